@@ -3,6 +3,7 @@
 __all__ = [
     "cli",
     "configuration",
+    "duplicates",
     "errors",
     "extras",
     "features",

@@ -1,6 +1,6 @@
 """Kinds of events, and the role of each in training, histories and answers."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Annotated, Any, Literal, Self
 
@@ -71,14 +71,11 @@ def _named(value: object) -> object:
 KindTable = Annotated[dict[str, Annotated[Kind, BeforeValidator(_parsed)]], BeforeValidator(_named)]
 """Kinds by name, in TOML as tables or as texts ROLE[:WEIGHT][:consume[=DAYS]]; empty where all are alike."""
 
-NEGATIVE = -1
-"""The code of the rows of all negative kinds, which are no events."""
-
 
 def row_codes(kinds: Mapping[str, Kind]) -> dict[str, int]:
-    """Return the code of each kind whose rows are events or negatives."""
+    """Return the code of each kind whose rows are events, from 0 up, or negatives, from -1 down."""
     events = {name: code for code, name in enumerate(read_kinds(kinds))}
-    return events | {name: NEGATIVE for name, kind in kinds.items() if kind.role == "negative"}
+    return events | {name: -1 - place for place, name in enumerate(negative_kinds(kinds))}
 
 
 def read_kinds(kinds: Mapping[str, Kind]) -> tuple[str, ...]:
@@ -86,10 +83,9 @@ def read_kinds(kinds: Mapping[str, Kind]) -> tuple[str, ...]:
     return tuple(name for name, kind in kinds.items() if kind.role in ("target", "signal"))
 
 
-def kind_codes(kinds: Mapping[str, Kind], names: Iterable[str | None]) -> list[int]:
-    """Return the codes of these kinds; -1 for none, and for one that histories do not have."""
-    codes: dict[str | None, int] = {name: code for code, name in enumerate(read_kinds(kinds))}
-    return [codes.get(name, -1) for name in names]
+def negative_kinds(kinds: Mapping[str, Kind]) -> tuple[str, ...]:
+    """Return the names of the negative kinds; their codes are -1, -2 and so on."""
+    return tuple(name for name, kind in kinds.items() if kind.role == "negative")
 
 
 def target_codes(kinds: Mapping[str, Kind]) -> list[int]:
@@ -115,9 +111,3 @@ def left_out_for(kinds: Mapping[str, Kind], seen: Seen, names: Sequence[str] | N
         spans = [kinds[name].consume for name in read]
         return [*(inf if span is True else float(span) * _DAY for span in spans), 0.0]
     return [0.0 if seen is False else inf] * (len(read) + 1)
-
-
-def leaves_out_negatives(kinds: Mapping[str, Kind], seen: Seen) -> bool:
-    """Whether answers leave out items of a negative kind."""
-    names = [name for name, kind in kinds.items() if kind.role == "negative"]
-    return any(left_out_for(kinds, seen, names)[:-1])

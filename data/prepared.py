@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ Part = Literal["train", "validation", "test"]
 PARTS: tuple[Part, ...] = ("train", "validation", "test")
 HistoryEnd = Literal["validation", "test", "end"]
 
+LOOSE = "loose_negatives"  # the folder of the negatives that belong to no event
 COLD_ITEMS, _COLD_VECTORS = "cold_items.json", "cold_vectors.{}.npy"
 _USERS_PER_BLOCK = 65536
 
@@ -29,12 +30,31 @@ _USERS_PER_BLOCK = 65536
 class Negatives:
     """The items that were not chosen: of event e, `items` int32 [M] from `offsets[e]` to `offsets[e + 1]`.
 
-    `offsets` are int64 [E + 1]; `weights` float32 [M], or None for data without weights.
+    `offsets` are int64 [E + 1]; `weights` float32 [M], or None for data without weights. `times` [M] and
+    `kinds` int8 [M] (`data.kinds.row_codes`) are None for data without kinds.
     """
 
     items: NDArray[np.int32]
     offsets: NDArray[np.int64]
     weights: NDArray[np.float32] | None
+    times: NDArray[Any] | None = None
+    kinds: NDArray[np.int8] | None = None
+
+
+class GivenNegatives(NamedTuple):
+    """M negatives of kinds, in any order.
+
+    Attributes:
+        owners: int64 [M], the index of the user.
+        items: int64 [M], the item rows.
+        times: [M], as those of events; without times the number of the user's events before it.
+        kinds: int64 [M], their codes (`data.kinds.row_codes`).
+    """
+
+    owners: NDArray[np.int64]
+    items: NDArray[np.int64]
+    times: NDArray[Any]
+    kinds: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -127,16 +147,21 @@ class PreparedData:
         def array(name: str, dtype: str) -> NDArray[Any]:
             return open_array(folder / f"{name}.npy", dtype)
 
-        negatives = None
+        negatives, times = None, "float64" if isinstance(manifest.time.first, float) else "int64"
         if manifest.negatives is not None:
-            weights = array("negative_weights", "float32") if manifest.has_weights else None
-            negatives = Negatives(array("negatives", "int32"), array("negative_offsets", "int64"), weights)
+            negatives = Negatives(
+                array("negatives", "int32"),
+                array("negative_offsets", "int64"),
+                array("negative_weights", "float32") if manifest.has_weights else None,
+                array("negative_times", times) if manifest.kinds else None,
+                array("negative_kinds", "int8") if manifest.kinds else None,
+            )
         return cls(
             folder=folder,
             manifest=manifest,
             event_items=array("items", "int32"),
             offsets=array("offsets", "int64"),
-            times=array("times", "float64" if isinstance(manifest.time.first, float) else "int64"),
+            times=array("times", times),
             weights=array("weights", "float32") if manifest.has_weights else None,
             splits=array("splits", "int64"),
             users=Vocabulary.load(folder / "users.json"),
@@ -236,19 +261,37 @@ class PreparedData:
         index = PARTS.index(part)
         return edges[index], edges[index + 1]
 
-    def given_negatives(
-        self, users: NDArray[np.int64], ends: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the negatives of `users` [U] until their events at `ends` [U], with those of these events.
+    @cached_property
+    def _loose(self) -> list[NDArray[Any]]:
+        """The users, ascending, items, times and kinds of the negatives of kinds that belong to no event."""
+        names = {"users": "int32", "items": "int32", "times": self.times.dtype.name, "kinds": "int8"}
+        return [open_array(self.folder / LOOSE / f"{name}.npy", dtype) for name, dtype in names.items()]
 
-        As the index in [U] and the item row of each, int64 [M].
+    def given_negatives(self, users: NDArray[np.int64], ends: NDArray[np.int64]) -> GivenNegatives:
+        """Return the negatives of kinds of `users` [U] until their events at `ends` [U], with those of these.
+
+        All of them at the end of a history. None for data without kinds.
         """
-        if self.negatives is None:
-            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-        firsts = self.negatives.offsets[self.offsets[users]]
-        counts = self.negatives.offsets[np.minimum(ends + 1, self.offsets[users + 1])] - firsts
-        items = self.negatives.items[ranges(firsts, counts)].astype(np.int64)
-        return np.repeat(np.arange(len(users)), counts), items
+        given = self.negatives
+        if given is None or given.times is None or given.kinds is None:
+            none = np.empty(0, dtype=np.int64)
+            return GivenNegatives(none, none, none, none)
+        firsts = given.offsets[self.offsets[users]]
+        counts = given.offsets[np.minimum(ends + 1, self.offsets[users + 1])] - firsts
+        places = ranges(firsts, counts)
+        others, *columns = self._loose
+        firsts, lasts = np.searchsorted(others, users), np.searchsorted(others, users, "right")
+        owners, loose = np.repeat(np.arange(len(users)), lasts - firsts), ranges(firsts, lasts - firsts)
+        is_over = (ends == self.offsets[users + 1])[owners]
+        latest = self.times[np.minimum(ends, len(self.times) - 1)][owners]
+        is_before = is_over | (columns[1][loose] <= latest)
+        owners, loose = (
+            np.append(np.repeat(np.arange(len(users)), counts), owners[is_before]),
+            loose[is_before],
+        )
+        both = zip((given.items, given.times, given.kinds), columns, strict=True)
+        items, times, kinds = (np.append(one[places], other[loose]) for one, other in both)
+        return GivenNegatives(owners, items.astype(np.int64), times, kinds.astype(np.int64))
 
     def item_counts(self, part: Part = "train") -> NDArray[np.int64]:
         """Return the number of targets of each item in `part`, int64 [N]: its popularity."""

@@ -1,4 +1,4 @@
-"""The kinds of a history's events that a bundle reads, and those whose items it leaves out."""
+"""The events of a history that a bundle reads, and those whose items it leaves out."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -6,8 +6,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from turret.data.kinds import Seen, left_out_for, read_kinds
-from turret.tower.format.manifest import Manifest
+from turret.data.kinds import Seen, left_out_for, negative_kinds, read_kinds
+from turret.data.vocabulary import Id, Vocabulary
+from turret.tower.format.manifest import ModelCard
+from turret.tower.times import Times
 
 Mask = NDArray[np.bool_]
 
@@ -24,17 +26,22 @@ class Counted(NamedTuple):
 
 
 class CountedKinds:
-    """How the kinds of a bundle count. `span` is the longest time, in ms, for which one leaves out its items.
+    """How the events of a history count for a bundle, by their kinds and by its rule of duplicates.
 
     An event without a kind has the default one; without a default, it is read and has no known kind. Negative
     kinds leave out items and are not read. Ignored kinds, and those that the bundle doesn't have, do neither.
-    A bundle without kinds reads all events.
+    A bundle without kinds reads all events. The events that are read are merged as in preparation
+    (`data.duplicates`), with the weights of their kinds; a merged one leaves out its item as its kind says.
+    Where a request says by `asked` whose items are left out, each event counts for that, merged or not.
+
+    `span` is the longest time, in ms, for which a kind leaves out its items.
     """
 
-    def __init__(self, manifest: Manifest, seen: Seen) -> None:
-        table = manifest.kinds
+    def __init__(self, manifest: ModelCard, asked: Seen = None) -> None:
+        table, self._merging = manifest.kinds, manifest.merging
+        seen = manifest.exclude_seen if asked is None else asked
         read = read_kinds(table)
-        names = [*read, *(name for name, kind in table.items() if kind.role == "negative")]
+        names = [*read, *negative_kinds(table)]
         if not table and isinstance(seen, tuple):
             names = list(seen)
         # Behind the names are the codes of no kind, and of any other.
@@ -44,14 +51,84 @@ class CountedKinds:
         self._read[len(names)] = -1
         self._are_read = self._read < max(len(read), 1)
         self._codes[None] = self._code(manifest.default_kind)
+        weights = np.array([*(table[name].weight for name in read), 1.0], dtype=np.float32)
+        self._weights = weights if (weights != 1.0).any() else None
+        self._merges_left_out = asked is None
+        self.has_kinds = bool(table)
         self.span: float = self._spans.max()
 
-    def count(self, kinds: Sequence[str | None], ages: NDArray[np.float64]) -> Counted:
-        """Count events by their kinds (empty: none has one), and their ages in milliseconds [T]."""
-        found = map(self._code, kinds) if kinds else [self._codes[None]] * len(ages)
-        codes = np.fromiter(found, np.int64, len(ages))
-        spans = self._spans[codes]
-        return Counted(self._are_read[codes], (spans > 0) & (ages < spans), self._read[codes])
+    def count(
+        self, items: Sequence[Id], kinds: Sequence[str | None], times: Sequence[int] | None, asked: float
+    ) -> Counted:
+        """Count events, oldest first, by their kinds (empty: none has one), for an answer at `asked`.
+
+        Times are in milliseconds; an event without one is of `asked`.
+        """
+        found = map(self._code, kinds) if kinds else [self._codes[None]] * len(items)
+        codes = np.fromiter(found, np.int64, len(items))
+        spans, are_read = self._spans[codes], self._are_read[codes]
+        are_left_out = spans > 0
+        if times is not None and np.isfinite(self._spans[self._spans > 0]).any():
+            are_left_out &= asked - np.array(times, dtype=np.float64) < spans
+        codes = self._read[codes]
+        if self._merging.policy != "keep" and len(items) > 1:
+            is_merged = np.zeros(len(items), dtype=np.bool_)
+            is_merged[are_read] = ~self._kept(items, codes, times, are_read)
+            are_read = are_read & ~is_merged
+            if self._merges_left_out:
+                are_left_out &= ~is_merged
+        return Counted(are_read, are_left_out, codes)
+
+    def settled(self, times: Sequence[int]) -> slice:
+        """Those of the newest events, at `times` in ms, that older ones can't replace."""
+        return self._merging.settled(times)
+
+    def _kept(
+        self, items: Sequence[Id], codes: NDArray[np.int64], times: Sequence[int] | None, are_read: Mask
+    ) -> Mask:
+        numbers: dict[str, int] = {}  # an id may be a number or its text
+        rows = np.array([numbers.setdefault(str(item), len(numbers)) for item in items])[are_read]
+        when, kinds = None if times is None else np.array(times)[are_read], codes[are_read]
+        weights = None if self._weights is None else self._weights[kinds]
+        return self._merging.kept(np.zeros_like(rows), rows, when, kinds, weights)
 
     def _code(self, kind: str | None) -> int:
         return self._codes.get(kind or None, len(self._spans) - 1)
+
+
+class ReadHistory(NamedTuple):
+    """A history as a bundle reads it: the known items, merged, without those of kinds that are not read.
+
+    `rows` int64 [T], their `times`, None where they are unknown, and the codes of their `kinds` int64 [T],
+    None for a bundle without kinds. `left_out` int64 [S] are the rows that answers leave out, `unknown` the
+    ids of read events without a row.
+    """
+
+    rows: NDArray[np.int64]
+    times: Times | None
+    kinds: NDArray[np.int64] | None
+    left_out: NDArray[np.int64]
+    unknown: list[Id]
+
+
+def read_history(
+    vocabulary: Vocabulary,
+    counted: CountedKinds,
+    items: Sequence[Id],
+    kinds: Sequence[str | None] = (),
+    times: Times | None = None,
+) -> ReadHistory:
+    """Read events, oldest first, with their kinds (empty: none has one)."""
+    when = None if times is None else np.rint(1_000 * times.events).astype(np.int64).tolist()
+    asked = 0.0 if times is None else round(1_000 * times.asked)
+    are_read, are_left_out, codes = counted.count(items, kinds, when, asked)
+    found = [vocabulary.row(item) for item in items]
+    rows = np.array([-1 if row is None else row for row in found], dtype=np.int64)
+    are_known = rows >= 0
+    return ReadHistory(
+        rows[are_read & are_known],
+        None if times is None else Times(times.events[are_read & are_known], times.asked),
+        codes[are_read & are_known] if counted.has_kinds else None,
+        rows[are_left_out & are_known],
+        [items[place] for place in np.flatnonzero(are_read & ~are_known)],
+    )

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from turret.data.duplicates import Merging
 from turret.tower.config import Settings
 from turret.tower.times import Times
 
@@ -44,6 +45,20 @@ class Events(NamedTuple):
     times: NDArray[np.float64] | None = None
     asked: NDArray[np.float64] | None = None
     kinds: NDArray[np.int64] | None = None
+
+    def uses(self, merging: Merging) -> "Events":
+        """Those that are uses of their items: all but the signals of a visit that goes on."""
+        mask = merging.uses(self.lengths, self.times, self.asked, self.kinds)
+        if mask is None or mask.all():
+            return self
+        owners = np.repeat(np.arange(len(self.lengths)), self.lengths)
+        return Events(
+            self.rows[mask],
+            np.bincount(owners[mask], minlength=len(self.lengths)),
+            None if self.times is None else self.times[mask],
+            self.asked,
+            None if self.kinds is None else self.kinds[mask],
+        )
 
 
 def class_sizes(timed: bool, kinds: int) -> dict[str, int]:
@@ -210,8 +225,12 @@ class RepeatTerm(Settings):
         popularity: NDArray[np.int64],
         times: Times | None = None,
         kinds: NDArray[np.integer[Any]] | None = None,
+        merging: Merging | None = None,
     ) -> Bonus:
-        """What the items of one history of rows gain, oldest first, with their `times`, if they are known."""
+        """What the items of one history of rows gain, oldest first, with their `times`, if they are known.
+
+        `merging` is the rule by which its events were merged, if they were.
+        """
         newest = np.asarray(rows[-EVENTS:], dtype=np.int64)
         events = Events(
             newest,
@@ -220,5 +239,6 @@ class RepeatTerm(Settings):
             None if times is None else np.array([times.asked]),
             None if kinds is None else np.asarray(kinds[-EVENTS:], dtype=np.int64),
         )
+        events = events if merging is None else events.uses(merging)
         weights, used = self.weights(events), used_items(events, popularity, self.kinds)
         return Bonus(used.rows, weights.values(used), np.float32(weights.slope))

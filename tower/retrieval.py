@@ -151,12 +151,13 @@ class Retriever:
         kinds: Sequence[Kinds | None] | None = None,
     ) -> list[Bonus | None]:
         """What the items of each history gain; None for a bundle without a repeat term."""
-        term, popularity = self._bundle.manifest.repeats, self._bundle.popularity
+        manifest, popularity = self._bundle.manifest, self._bundle.popularity
+        term, merging = manifest.repeats, manifest.merging
         if term is None:
             return [None] * len(histories)
         times, kinds = times or [None] * len(histories), kinds or [None] * len(histories)
         each = zip(histories, times, kinds, strict=True)
-        return [term.bonus(rows, popularity, when, own) for rows, when, own in each]
+        return [term.bonus(rows, popularity, when, own, merging) for rows, when, own in each]
 
     def nearest(
         self,

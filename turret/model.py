@@ -1,23 +1,27 @@
 """A bundle in this process: `turret.load`. It needs no extra."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from os import PathLike
 from pathlib import Path
+from time import time as now
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from turret.data.features import QUERY
+from turret.data.moments import FORMS, parse_moment
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.golden import load as load_bundle
 from turret.tower.catalog.filters import compile_filter
 from turret.tower.errors import BundleError
 from turret.tower.format.listing import bundle_folder
-from turret.tower.inference.encoder import Kinds
-from turret.tower.kinds import CountedKinds
-from turret.tower.retrieval import Retriever, Rows
+from turret.tower.kinds import CountedKinds, ReadHistory, read_history
+from turret.tower.retrieval import Retriever
+from turret.tower.times import Times
 
 Id = int | str
+Moment = str | float | datetime
 
 
 class Recommendation(NamedTuple):
@@ -54,39 +58,43 @@ class Model:
         exclude: Iterable[Id] = (),
         exclude_seen: bool | Sequence[str] | None = None,
         filter: Mapping[str, Any] | None = None,  # noqa: A002 (its name over HTTP)
+        at: Moment | None = None,
     ) -> list[Recommendation]:
         """Return the k best next items, best first; fewer only if no more are allowed.
 
         Unknown ids are ignored. A history without a known id is answered by popularity.
 
         Args:
-            history: the ids of the items used, oldest first, or `{"item": id, "kind": name}` with the kind
-                of an event.
+            history: the ids of the items used, oldest first, or `{"item": id, "kind": name, "time": when}`
+                with the kind and the time of an event, or one of these. All events have a time, or none:
+                a date or time in ISO 8601 (UTC without an offset), or seconds or milliseconds since 1970.
+                Events are merged as in preparation (docs/serving.md).
             k: the number of items.
             features: the user's features, for a user tower that reads some.
             exclude: ids that are not to be recommended.
             exclude_seen: leave out the items of the history, or of events of some kinds; by default as the
                 bundle says.
             filter: a condition on the items' fields; see docs/filters.md.
+            at: the time of the question, now by default; read where the events have times.
 
         Raises:
             EncodingError: the user tower has no such feature, or the value does not fit it.
             FilterError: the catalog has no such field, or the condition does not fit it.
             ValueError: `k` is not positive, `history` or `exclude` is one text, an event has no item or other
-                keys, or the bundle doesn't have a kind.
+                keys, times are missing, unreadable or not in order, or the bundle doesn't have a kind.
         """
         if k < 1:
             raise ValueError(f"k = {k}: it must be at least 1")
         for name, ids in (("history", history), ("exclude", exclude)):
             if isinstance(ids, str):  # else its letters would be ids
                 raise ValueError(f"{name} = {ids!r}: it must be a list of ids, such as [{ids!r}]")
-        rows, codes, seen = self._counted(list(history), exclude_seen)
+        rows, times, codes, seen, _ = self._read(list(history), exclude_seen, at)
         excluded, _ = self.bundle.vocabulary.known_rows(list(exclude))
         excluded = np.concatenate([excluded, seen])
         allowed = None if filter is None else compile_filter(filter, self.bundle.catalog).allowed()
         if self.bundle.encoder.can_encode(rows, features or {}):
             (ranking,) = self._retriever.recommend(
-                [rows], [features or {}], k, [excluded], allowed=allowed, kinds=[codes]
+                [rows], [features or {}], k, [excluded], [times], allowed, [codes]
             )
             return self._items(ranking.rows, ranking.scores, "towers")
         ranking = self._retriever.popular(k, excluded, allowed)
@@ -127,29 +135,30 @@ class Model:
         ranking = self._retriever.similar(row, k)
         return self._items(ranking.rows, ranking.scores, "towers")
 
-    def _counted(
-        self, history: Sequence[Id | Mapping[str, Any]], exclude_seen: bool | Sequence[str] | None
-    ) -> tuple[Rows, Kinds, Rows]:
-        """The rows and kinds of the events that the user tower reads, and the rows that it leaves out."""
+    def _read(
+        self,
+        history: Sequence[Id | Mapping[str, Any]],
+        exclude_seen: bool | Sequence[str] | None,
+        at: Moment | None,
+    ) -> ReadHistory:
+        """The events as the service reads them."""
         manifest = self.bundle.manifest
         events: list[Mapping[str, Any]] = [
             one if isinstance(one, Mapping) else {"item": one} for one in history
         ]
         for one in events:
-            if not {"item"} <= one.keys() <= {"item", "kind"}:
-                raise ValueError(f'{dict(one)} is no event; give an id, or {{"item": ID, "kind": NAME}}')
+            if not {"item"} <= one.keys() <= {"item", "kind", "time"}:
+                form = '{"item": ID, "kind": NAME, "time": TIME}'
+                raise ValueError(f"{dict(one)} is no event; give an id, or {form}")
         kinds = [one.get("kind") for one in events]
-        seen = manifest.exclude_seen if exclude_seen is None else exclude_seen
-        seen = seen if isinstance(seen, bool | None) else tuple(seen)
+        seen = exclude_seen if isinstance(exclude_seen, bool | None) else tuple(exclude_seen)
         unknown = {*kinds, *(seen if isinstance(seen, tuple) else ())} - {None, *manifest.kinds}
         if manifest.kinds and unknown:
             known = ", ".join(manifest.kinds)
             raise ValueError(f"version {self.version} has no kind {min(unknown)!r}; give one of {known}")
-        counted = CountedKinds(manifest, seen).count(kinds, np.zeros(len(events)))
-        found = [self.bundle.vocabulary.row(one["item"]) for one in events]
-        rows = np.array([-1 if row is None else row for row in found], dtype=np.int64)
-        are_read, are_left_out = counted.are_read & (rows >= 0), counted.are_left_out & (rows >= 0)
-        return rows[are_read], counted.codes[are_read], rows[are_left_out]
+        counted, items = CountedKinds(manifest, seen), [one["item"] for one in events]
+        times = _times([one.get("time") for one in events], at)
+        return read_history(self.bundle.vocabulary, counted, items, kinds, times)
 
     def _items(
         self, rows: Sequence[int] | Any, scores: Any, source: Literal["towers", "popular"]
@@ -159,6 +168,22 @@ class Model:
             Recommendation(outside, float(score), source, self.bundle.catalog.of(int(row)))
             for outside, row, score in zip(ids, rows, scores, strict=True)
         ]
+
+
+def _times(given: Sequence[Moment | None], at: Moment | None) -> Times | None:
+    """The times of events, if they have some. Raises ValueError unless all have one, oldest first."""
+    if all(time is None for time in given):
+        return None
+    times = [*given, at] if at is not None else given
+    found = [None if time is None else parse_moment(str(time)) for time in times]
+    for time, milliseconds in zip(times, found, strict=True):
+        if milliseconds is None:
+            raise ValueError(f"time = {time!r}: {FORMS}, for all events or none")
+    seconds = np.array(found, dtype=np.float64) / 1_000
+    seconds = seconds if at is not None else np.append(seconds, max(seconds[-1], now()))
+    if (np.diff(seconds) < 0).any():
+        raise ValueError("the times of the history are not in order, or `at` is before the newest of them")
+    return Times(seconds[:-1], float(seconds[-1]))
 
 
 def load(bundle: str | PathLike[str]) -> Model:

@@ -33,7 +33,7 @@ from turret.data.events.labels import (
     one_row_an_item,
 )
 from turret.data.events.sessions import with_strangers
-from turret.data.kinds import NEGATIVE, KindTable, row_codes
+from turret.data.kinds import KindTable, negative_kinds, row_codes
 from turret.data.manifest import BadRows, Columns, Removed
 from turret.data.reading.queries import ORDER
 from turret.data.reading.schema import FilterSettings, PrepareConfig, nulls_of
@@ -92,7 +92,7 @@ class Log:
 
     def rows(self) -> pl.LazyFrame:
         """Return all rows in order: ids as keys, the other columns of `Events`, VERDICT, and LABEL if any."""
-        label = pl.col(KIND) != NEGATIVE if self.kinds else pl.lit(True)
+        label = pl.col(KIND) >= 0 if self.kinds else pl.lit(True)
         has_column = LABEL in self.frame.collect_schema()
         columns = {"times": pl.col("time")}
         if self.has_weights:
@@ -180,7 +180,7 @@ def validate(
         frame=frame.with_columns(verdict.alias(VERDICT)),
         time=time,
         has_weights="weight" in schema,
-        has_labels=LABEL in schema or NEGATIVE in row_codes(kinds).values(),
+        has_labels=LABEL in schema or bool(negative_kinds(kinds)),
         kinds=kinds,
         notes=tuple(notes),
         numeric=numeric,
@@ -286,7 +286,7 @@ def _verdicts(
         # No quantity is no return: in a log of several kinds, views have none. A kind may say what is one.
         raw = pl.col("raw_quantity").cast(pl.String).str.strip_chars()
         is_unreadable = pl.col("quantity").is_null() & ~raw.is_in(nulls_of(nulls, columns.quantity))
-        is_event = pl.col(KIND) != NEGATIVE if KIND in schema else pl.lit(True)
+        is_event = pl.col(KIND) >= 0 if KIND in schema else pl.lit(True)
         verdicts += [
             (is_unreadable, UNREADABLE_QUANTITY),
             (is_event & (pl.col("quantity") <= 0), "return (quantity not above 0)"),

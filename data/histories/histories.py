@@ -5,14 +5,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import polars as pl
 from numpy.typing import DTypeLike, NDArray
 
+from turret.data.duplicates import Merging
 from turret.data.errors import ConfigurationError, EmptyDataError
-from turret.data.events.event_arrays import PIECE, Change, EventFiles, Events, stable_order
+from turret.data.events.event_arrays import PIECE, Change, EventFiles, Events
 from turret.data.events.events import Log
 from turret.data.events.ids import vocabulary
 from turret.data.files import map_ordered
@@ -21,7 +22,7 @@ from turret.data.histories.negatives import GIVEN, without_negatives
 from turret.data.kinds import target_codes
 from turret.data.manifest import Removed
 from turret.data.ranges import groups
-from turret.data.reading.schema import Duplicates, FilterSettings, milliseconds_of
+from turret.data.reading.schema import FilterSettings
 from turret.data.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -146,8 +147,9 @@ def build_histories(
     `keep_items`, items without remaining events are dropped, and the others get new rows. Raises
     EmptyDataError naming the filter that leaves nothing.
     """
-    gap = _session_gap(log, filters)
+    _check_duplicates(log, filters)
     policy, count = filters.duplicates, len(events)
+    merging = Merging.of(policy, filters.session_gap, log.kinds)
     targets = target_codes(log.kinds) if log.kinds else None
     users, user_rows = vocabulary(user_ids, log.numeric["user"])
     items, item_rows = vocabulary(item_ids, log.numeric["item"])
@@ -156,7 +158,7 @@ def build_histories(
 
     def filtered(block: Events) -> Events:
         block = accounts.people(block if change is None else change(block))
-        return block if policy == "keep" else block.take(distinct_events(block, policy, targets, gap))
+        return block if policy == "keep" else distinct_events(block, merging)
 
     is_whole = filters.min_user_events == filters.min_item_events == 1
     is_whole = is_whole and accounts.most is None and not log.has_labels
@@ -176,8 +178,8 @@ def build_histories(
     return whole if is_whole else _filter_core(whole, filters, folder, has_positions, keep_items)
 
 
-def _session_gap(log: Log, filters: FilterSettings) -> float | None:
-    """Return the pause that ends a session, in milliseconds; raise ConfigurationError for unfit filters."""
+def _check_duplicates(log: Log, filters: FilterSettings) -> None:
+    """Raise ConfigurationError for filters that compare values which the log doesn't have."""
     if filters.duplicates == "exact" and log.time.kind == "position":
         raise ConfigurationError(
             'duplicates = "exact" compares times, but the events are in file order; use "first" or "last"'
@@ -187,14 +189,11 @@ def _session_gap(log: Log, filters: FilterSettings) -> float | None:
             'duplicates = "strongest" compares weights and kinds; name the column of weights with --weight, '
             "or kinds with --kind"
         )
-    if filters.session_gap is None:
-        return None
-    if log.time.kind != "timestamp":
+    if filters.session_gap is not None and log.time.kind != "timestamp":
         raise ConfigurationError(
             f"session_gap needs timestamps, and the times of {log.path} are of the kind {log.time.kind!r} "
             f"({log.time.note}); name their column with --time, or leave --session-gap out"
         )
-    return milliseconds_of(filters.session_gap)
 
 
 def _filter_core(
@@ -219,7 +218,7 @@ def _filter_core(
     has_parts, has_labels = (name in whole.files.columns for name in ("parts", "labels"))
     columns = {name: one for name, one in whole.files.columns.items() if name not in ("parts", "labels")}
     if has_labels:
-        blocks = without_negatives(filter(len, blocks), folder, columns, whole.targets, counts)
+        blocks = without_negatives(filter(len, blocks), folder, columns, whole.targets, counts, has_positions)
     kept = write_histories(blocks, folder, columns, int(core[0].sum()), has_parts, has_positions)
     lost = {name: len(whole) - len(kept) - counts.total(), **counts}
     negatives = lost.pop(GIVEN, None)
@@ -242,41 +241,12 @@ def _at(ids: Vocabulary, is_kept: Mask) -> Vocabulary:
     return Vocabulary(ids.ids(np.flatnonzero(is_kept)))  # type: ignore[arg-type]
 
 
-def distinct_events(
-    events: Events, policy: Duplicates, targets: list[int] | None = None, gap: float | None = None
-) -> Mask:
-    """Mask all but one of a user's events with an item: bool [E], for events that are in order.
-
-    "first" and "last" keep the oldest and the newest event; "strongest" keeps one of the kinds `targets`, if
-    there is one, of the largest weight, the newest of equal ones, within each session if a `gap` ends one;
-    "exact" keeps one of those at the same time.
-    Negatives are no events, and are kept.
-    """
-    if events.labels is not None:
-        kept: Mask = events.labels == 0
-        chosen = np.flatnonzero(~kept)
-        kept[chosen] = distinct_events(replace(events.take(chosen), labels=None), policy, targets, gap)
-        return kept
-    keys: list[NDArray[Any]] = [events.users, events.items]
-    if policy == "strongest" and gap is not None:
-        keys[0] = np.cumsum(
-            (np.diff(events.users, prepend=-1) != 0) | (np.diff(events.times, prepend=0) > gap)
-        )
-    if policy == "exact":
-        keys.append(events.times)
-    ranks: list[NDArray[Any]] = []
-    if policy == "strongest" and targets is not None:
-        ranks = [events.are_of(targets).astype(np.int8)]
-    if policy == "strongest" and events.weights is not None:
-        ranks.append(np.unique(events.weights, return_inverse=True)[1])  # integers are sorted faster
-    order = stable_order([*keys, *ranks])  # stable: duplicates stay in order of time
-    is_new = np.zeros(len(order), dtype=bool)
-    is_new[:1] = True
-    for key in keys:
-        is_new[1:] |= key[order][1:] != key[order][:-1]
-    is_kept, is_last = np.zeros(len(order), dtype=bool), policy in ("last", "strongest")
-    is_kept[order] = np.append(is_new[1:], [True] * bool(len(order))) if is_last else is_new
-    return is_kept
+def distinct_events(events: Events, merging: Merging) -> Events:
+    """Leave out the duplicates of sorted events, which are of whole users; negatives are none and stay."""
+    chosen = np.flatnonzero(np.ones(len(events)) if events.labels is None else events.labels == 1)
+    some, is_kept = events.take(chosen), np.ones(len(events), dtype=bool)
+    is_kept[chosen] = merging.kept(some.users, some.items, some.times, some.kinds, some.weights)
+    return events.take(is_kept)
 
 
 def k_core(histories: Histories, min_user_events: int, min_item_events: int) -> Core:

@@ -11,8 +11,9 @@ from numpy.typing import DTypeLike, NDArray
 
 from turret.data.events.event_arrays import EventFiles, Events
 from turret.data.files import ArrayFile
+from turret.data.prepared import LOOSE
 
-LOOSE, GIVEN = "loose_negatives", "given"
+GIVEN = "given"
 
 
 def placed(
@@ -72,14 +73,16 @@ def without_negatives(
     columns: Mapping[str, DTypeLike],
     targets: list[int] | None,
     counts: Counter[str],
+    has_positions: bool = False,
 ) -> Iterator[Events]:
     """Yield the events of sorted blocks of rows with labels, and write their negatives into `folder`.
 
     The files are `negatives.npy`, `negative_offsets.npy` and, with weights, `negative_weights.npy`. Where
-    negatives are told by kinds, also `negative_times.npy`, and the folder `loose_negatives` of those that
-    belong to no event yet, so that events can be appended. `columns` are those of the events, and `targets`
+    negatives are told by kinds, also `negative_times.npy`, `negative_kinds.npy`, and the folder
+    `loose_negatives` of those that belong to no event. `columns` are those of the events, and `targets`
     the codes of the kinds of targets, None where all events are alike. `counts` receives the number of
-    negatives as GIVEN, and the numbers of the rows that are negatives of no event, by reason.
+    negatives as GIVEN, and the numbers of the rows that are negatives of no event, by reason. With
+    `has_positions`, the time of a negative is the number of its user's events before it.
     """
     with ExitStack() as stack:
 
@@ -94,8 +97,11 @@ def without_negatives(
         loose_files = None
         if targets is not None:
             arrays["times"] = array("negative_times", columns["times"])
+            arrays["kinds"] = array("negative_kinds", np.int8)
             loose_files = stack.enter_context(EventFiles(folder / LOOSE, {"users": np.int32, **columns}))
         for rows in blocks:
+            if has_positions:
+                rows = replace(rows, times=_events_before(rows))
             events, negatives, positions, loose, equal = placed(rows, targets)
             of_events = np.bincount(positions, minlength=len(events))
             offsets.write(counts[GIVEN] + np.cumsum(of_events, dtype=np.int64))
@@ -107,3 +113,11 @@ def without_negatives(
             counts["negatives after the last event"] += len(loose) - equal
             counts["negatives equal to their event"] += equal
             yield events
+
+
+def _events_before(rows: Events) -> NDArray[np.int64]:
+    """The number of events of the same user before each of sorted rows with labels: int64 [E]."""
+    assert rows.labels is not None
+    before = np.append(0, np.cumsum(rows.labels == 1, dtype=np.int64))
+    firsts = np.searchsorted(rows.users, rows.users)
+    return before[:-1] - before[firsts]

@@ -14,16 +14,13 @@ from numpy.typing import DTypeLike, NDArray
 from turret.data.configuration import override
 from turret.data.errors import ConfigurationError, DataError
 from turret.data.events.dropped_rows import PrepareReport, describe_dropped
-from turret.data.events.event_arrays import PIECE, EventFiles, Events, stable_order
+from turret.data.events.event_arrays import PIECE, EventFiles, Events
 from turret.data.events.events import Log
 from turret.data.events.ids import as_keys
-from turret.data.files import open_array
 from turret.data.histories.accounts import left_out_of, save_left_out
 from turret.data.histories.histories import Histories, build_histories
-from turret.data.histories.negatives import LOOSE
-from turret.data.kinds import NEGATIVE
 from turret.data.manifest import BadRows, Manifest, Removed
-from turret.data.prepared import PreparedData
+from turret.data.prepared import LOOSE, PreparedData
 from turret.data.preparing.prepare import (
     IngestedSource,
     complete,
@@ -33,6 +30,7 @@ from turret.data.preparing.prepare import (
     shared_columns,
 )
 from turret.data.progress import progress
+from turret.data.ranges import stable_order
 from turret.data.reading.open_source import entity_files, open_source
 from turret.data.reading.schema import ColumnSettings, PrepareConfig
 from turret.data.reading.tables import Source
@@ -306,12 +304,20 @@ def _old_rows(old: PreparedData) -> Iterator[Events]:
     if negatives is None:
         yield from pieces
         return
-    times, start = open_array(old.folder / "negative_times.npy", "int64", "float64"), 0
+    assert negatives.times is not None
+    assert negatives.kinds is not None
+    start = 0
     for events in pieces:
         offsets = negatives.offsets[start : start + len(events) + 1]
         owners, piece = np.repeat(np.arange(len(events)), np.diff(offsets)), slice(offsets[0], offsets[-1])
         weights = None if negatives.weights is None else negatives.weights[piece]
-        given = _negatives(events.users[owners], negatives.items[piece], times[piece], weights)
+        given = _negatives(
+            events.users[owners],
+            negatives.items[piece],
+            negatives.times[piece],
+            negatives.kinds[piece],
+            weights,
+        )
         rows = {
             name: np.concatenate([getattr(given, name), values])
             for name, values in vars(events).items()
@@ -321,17 +327,17 @@ def _old_rows(old: PreparedData) -> Iterator[Events]:
         yield Events(**rows).take(order)
         start += len(events)
     loose = {path.stem: np.load(path) for path in folder.glob("*.npy")}
-    yield _negatives(loose["users"], loose["items"], loose["times"], loose.get("weights"))
+    yield _negatives(**loose)
 
 
 def _negatives(
     users: NDArray[np.int32],
     items: NDArray[np.int32],
     times: NDArray[Any],
-    weights: NDArray[np.float32] | None,
+    kinds: NDArray[np.int8],
+    weights: NDArray[np.float32] | None = None,
 ) -> Events:
-    none = np.zeros(len(items), dtype=np.int8)
-    return Events(users, items, times, weights, labels=none, kinds=none + np.int8(NEGATIVE))
+    return Events(users, items, times, weights, labels=np.zeros(len(items), dtype=np.int8), kinds=kinds)
 
 
 def _old_events(old: PreparedData, piece: slice) -> Events:

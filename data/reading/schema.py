@@ -1,13 +1,11 @@
 """The settings of `turret data prepare`, from TOML and from the command line."""
 
-import math
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     BeforeValidator,
     Field,
@@ -16,14 +14,14 @@ from pydantic import (
 )
 
 from turret.data.configuration import FeatureKind, Place
-from turret.data.kinds import KindTable, read_kinds, target_codes
+from turret.data.duplicates import Duplicates, Pause
+from turret.data.kinds import KindTable, row_codes, target_codes
 
 # Texts that exports write for no value. "NA" is none of them: it is a country, and a brand.
 NULLS = ("", "NULL", "Null", "null", "None", "none", "NaN", "nan", "-", r"\N")
 
 _MOST_KINDS = 127  # codes are int8
 
-Duplicates = Literal["keep", "exact", "first", "last", "strongest"]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 
 
@@ -38,21 +36,6 @@ def nulls_of(nulls: Sequence[str], column: str) -> tuple[str, ...]:
     return ("", *(everywhere or (NULLS if nulls else ())), *own)
 
 
-_MILLISECONDS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-
-
-def milliseconds_of(pause: str) -> float:
-    """Read a number with a unit: s, m, h or d. Raises ValueError for other texts."""
-    try:
-        found = float(pause[:-1]) * _MILLISECONDS[pause[-1:]]
-    except (KeyError, ValueError):
-        found = 0.0
-    if not 0 < found < math.inf:
-        raise ValueError(f"{pause!r} is no pause; give a number and a unit, such as 90s, 30m, 12h or 1d")
-    return found
-
-
-Pause = Annotated[str, AfterValidator(lambda pause: milliseconds_of(pause) and pause)]
 # TOML has a type for dates and times, with and without an offset.
 EventTime = Annotated[
     str | float | None, BeforeValidator(lambda time: time.isoformat() if isinstance(time, date) else time)
@@ -368,8 +351,10 @@ class PrepareConfig(_Settings):
                 f"no kind of {', '.join(self.kinds)} is a target, so there is nothing to train; give one the "
                 "role target"
             )
-        if len(read_kinds(self.kinds)) > _MOST_KINDS:
-            raise ValueError(f"there are more than {_MOST_KINDS} targets and signals; ignore the rare ones")
+        if len(row_codes(self.kinds)) > _MOST_KINDS:
+            raise ValueError(
+                f"there are more than {_MOST_KINDS} targets, signals and negatives; ignore the rare ones"
+            )
         if self.queries is not None and self.split.kind != "queries":
             raise ValueError(
                 f'queries are divided by their text, and split.kind = "{self.split.kind}" divides events; '

@@ -115,14 +115,12 @@ class CountedHistory(NamedTuple):
 
 
 def count_history(query: Query, manifest: Manifest) -> CountedHistory:
-    """Choose the events that count for a version."""
+    """Choose the events that count for a version, merged as the data that it was trained on."""
     history, seen = query.history, query.request.seen(manifest.exclude_seen)
-    if not manifest.kinds and not isinstance(seen, tuple):
+    if not manifest.kinds and not isinstance(seen, tuple) and manifest.duplicates == "keep":
         return CountedHistory(history, query.times, None, () if seen is False else None)
-    ages = np.zeros(len(history))  # an event without a time is of now
-    if query.times is not None:
-        ages = query.request_time - np.array(query.times, dtype=np.float64)
-    are_read, are_left_out, codes = CountedKinds(manifest, seen).count(query.kinds, ages)
+    kinds = CountedKinds(manifest, query.request.exclude_seen)
+    are_read, are_left_out, codes = kinds.count(history, query.kinds, query.times, query.request_time)
     times = None if query.times is None else list(compress(query.times, are_read))
     left_out = list(compress(history, are_left_out))
     return CountedHistory(list(compress(history, are_read)), times, codes[are_read], left_out)
@@ -246,15 +244,17 @@ def _is_enough(
 
     The towers read as many of the newest known items as a history holds, and a repeat term `EVENTS`. Items
     that are left out for ever, and further pages, need the whole history; those that are left out for some
-    days, the events of these.
+    days, the events of these. Duplicates are no events, and one whose older events may replace it is not
+    counted.
     """
     manifest = model.bundle.manifest
     items = newest.items
     for request in requests:
-        kinds = CountedKinds(manifest, request.seen(manifest.exclude_seen))
-        oldest = (now if request.at is None else request.at) - kinds.span
-        if request.cursor is not None or (kinds.span > 0 and newest.times[0] > oldest):
+        kinds, asked = CountedKinds(manifest, request.exclude_seen), now if request.at is None else request.at
+        if request.cursor is not None or (kinds.span > 0 and newest.times[0] > asked - kinds.span):
             return False
-        items = list(compress(newest.items, kinds.count(newest.kinds, np.zeros(len(newest.items))).are_read))
+        are_read, *_ = kinds.count(newest.items, newest.kinds, newest.times, asked)
+        settled = kinds.settled(newest.times)
+        items = list(compress(newest.items[settled], are_read[settled]))
     rows, _ = fresh.known_rows(items)
     return len(rows) >= max(manifest.history_length, 0 if manifest.repeats is None else EVENTS)

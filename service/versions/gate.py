@@ -28,8 +28,7 @@ from turret.tower.format.checksums import check_files
 from turret.tower.format.listing import VersionSummary, current, point, version_folder, versions
 from turret.tower.format.manifest import manifest_digest, read_manifest
 from turret.tower.format.safe_open import check_folder, read_regular
-from turret.tower.retrieval import Retriever
-from turret.tower.times import Times
+from turret.tower.retrieval import Ranking, Retriever
 
 FOLDER = ".gate"
 _REPORT_BYTES = 100_000
@@ -261,9 +260,9 @@ def overlap_between(one: Sequence[int | str], other: Sequence[int | str]) -> flo
 def mean_overlap(bundle: Bundle, recorded: Sequence[GoldenQuery]) -> float:
     """Answer another version's recorded queries, and return the mean overlap at 10 with its answers.
 
-    Recorded times are used. A history without known items, or that `bundle` can't encode, has overlap 0.
-    Features that it doesn't read are left out, and so are items of histories unless the other version ranked
-    some.
+    It reads the recorded events as in service, with their times and kinds, and merged. A history without
+    known items, or that it can't encode, has overlap 0. Features that it doesn't read are left out, and so
+    are items of histories unless the other version ranked some.
     """
     retriever = Retriever(bundle)
     names = {feature.name for feature in bundle.user_features}
@@ -271,27 +270,15 @@ def mean_overlap(bundle: Bundle, recorded: Sequence[GoldenQuery]) -> float:
     overlaps = []
     for query in recorded:
         features = {name: value for name, value in query.features.items() if name in names}
-        try:
-            rows, _ = bundle.vocabulary.known_rows(query.history)
-            times = [_times(bundle, query)]
-            ranking = (
-                retriever.recommend([rows], [features], K, [rows[:0] if ranks_history else rows], times)[0]
-                if bundle.encoder.can_encode(rows, features)
-                else None
-            )
-        except (EncodingError, DataError):
-            ranking = None
+        ranking: Ranking | None = None
+        with suppress(EncodingError, DataError):
+            rows, times, kinds, _, _ = query.read_by(bundle)
+            out = rows[:0] if ranks_history else rows
+            if bundle.encoder.can_encode(rows, features):
+                (ranking,) = retriever.recommend([rows], [features], K, [out], [times], kinds=[kinds])
         answer = bundle.vocabulary.ids(ranking.rows) if ranking else []
         overlaps.append(overlap_between(query.items[:K], answer))
     return sum(overlaps) / len(overlaps) if overlaps else 1.0
-
-
-def _times(bundle: Bundle, query: GoldenQuery) -> Times | None:
-    """The times of the items that `bundle` knows."""
-    if query.times is None:
-        return None
-    is_known = [bundle.vocabulary.row(item) is not None for item in query.history]
-    return Times(query.times.events[is_known], query.times.asked)
 
 
 _WIDTH = 110

@@ -17,11 +17,12 @@ from tests.data.conftest import Prepare
 from turret.data.configuration import load_configuration
 from turret.data.errors import ColumnError, SourceError
 from turret.data.events import ids as numbering
-from turret.data.events.event_arrays import Events, stable_order
+from turret.data.events.event_arrays import Events
 from turret.data.events.events import Log, read_events, validate
 from turret.data.events.ids import IdColumn, IdInterner, as_keys, vocabulary
 from turret.data.kinds import Kind
 from turret.data.manifest import BadRows, Removed
+from turret.data.ranges import stable_order
 from turret.data.reading.columns import choose_columns
 from turret.data.reading.readers import scan
 from turret.data.reading.schema import NULLS, FormatSettings, PrepareConfig

@@ -12,8 +12,12 @@ from tests.data.conftest import Prepare, prepare_as
 from turret.data.errors import EmptyDataError
 from turret.data.histories.partition import time_cuts
 from turret.data.prepared import PARTS, PreparedData
+from turret.tower.config import ScoringConfig
+from turret.tower.format.manifest import ModelCard
+from turret.tower.kinds import CountedKinds
 
 Row = tuple[int, str, int]
+KINDS = ["view", "cart", "buy", "give"]
 ROWS = st.lists(
     st.tuples(st.integers(1, 4), st.sampled_from("abcd"), st.integers(0, 4)), min_size=1, max_size=40
 )
@@ -67,6 +71,40 @@ def test_prepared_histories_are_those_of_a_naive_reading(
     }
     assert found == expected
     assert opened.item_ids.ids(range(len(opened.item_ids))) == sorted({item for _, item, _ in kept})
+
+
+@pytest.mark.parametrize(
+    ("policy", "gap"),
+    [(one, None) for one in ("exact", "first", "last", "strongest")] + [("strongest", "2s")],
+)
+@settings(max_examples=10)
+@given(
+    rows=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 12), st.sampled_from(KINDS)), max_size=20)
+)
+def test_answers_merge_a_history_as_preparation_does(
+    prepared: Prepare, rows: list[tuple[str, int, str]], policy: str, gap: str | None
+) -> None:
+    """In the order of the log, where times are equal, and with the weights of the kinds."""
+    start, table = 1_700_000_000, ["view=signal", "cart=signal:2", "buy", "give=target:.5"]
+    rows = sorted([*rows, *((f"{kind}ed", 0, kind) for kind in KINDS)], key=lambda row: row[1])
+    text = "user,item,time,kind\n" + "".join(f"u,{item},{start + time},{kind}\n" for item, time, kind in rows)
+    given = {"filters.duplicates": policy, "filters.session_gap": gap}
+    opened = prepared(text, {"columns.kind": "kind", "kinds": table, **given})
+    card = ModelCard(
+        version="v1",
+        scoring=ScoringConfig(),
+        history_length=5,
+        kinds=opened.manifest.kinds,
+        duplicates=policy,  # type: ignore[arg-type]
+        session_gap=gap,
+    )
+    items, times, kinds = ([row[column] for row in rows] for column in range(3))
+    milliseconds = [1_000 * (start + int(time)) for time in times]
+    counted = CountedKinds(card).count(items, kinds, milliseconds, milliseconds[-1])
+    found = [(items[place], milliseconds[place]) for place in np.flatnonzero(counted.are_read)]
+    assert found == list(zip(opened.item_ids.ids(opened.event_items), opened.times.tolist(), strict=True))
+    assert opened.kinds is not None
+    assert counted.codes[counted.are_read].tolist() == opened.kinds.tolist()
 
 
 def test_users_with_more_events_than_people_have_are_left_out_and_counted(prepared: Prepare) -> None:

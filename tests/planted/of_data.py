@@ -22,16 +22,14 @@ def texts_that_share_a_hash_share_a_number(original: Any, self: Any, text: Any) 
     return int(self._numbers[np.searchsorted(self._keys, keys[0])])
 
 
-@planted("data.events.event_arrays:stable_order", "data/test_events.py")
+@planted("data.ranges:stable_order", "data/test_events.py")
 def events_of_one_time_lose_the_order_of_the_log(original: Any, keys: Any) -> Any:
     return np.lexsort((-np.arange(len(keys[0])), *keys[::-1]))
 
 
-@planted("data.histories.histories:distinct_events", "data/test_histories.py")
-def exact_duplicates_are_found_without_their_times(
-    original: Any, events: Any, policy: Any, *kinds: Any
-) -> Any:
-    return original(events, "first" if policy == "exact" else policy, *kinds)
+@planted("data.duplicates:Merging.kept", "data/test_histories.py")
+def exact_duplicates_are_found_without_their_times(original: Any, self: Any, *given: Any) -> Any:
+    return original(replace(self, policy="first") if self.policy == "exact" else self, *given)
 
 
 @planted("data.histories.histories:k_core", "data/test_histories.py")

@@ -116,9 +116,21 @@ def the_first_use_of_an_item_counts_as_its_last(original: Any, events: Any, *oth
 
 @planted("tower.kinds:CountedKinds.count", "service/test_http_events.py")
 def an_item_that_was_consumed_for_some_days_never_comes_back(
-    original: Any, self: Any, kinds: Any, ages: Any
+    original: Any, self: Any, items: Any, kinds: Any, times: Any, asked: Any
 ) -> Any:
-    return original(self, kinds, 0 * ages)
+    return original(self, items, kinds, None if times is None else [asked] * len(times), asked)
+
+
+@planted("tower.kinds:CountedKinds._kept", "training/test_kinds.py")
+def the_service_reads_the_steps_of_a_visit_as_several_events(
+    original: Any, self: Any, items: Any, codes: Any, times: Any, are_read: Any
+) -> Any:
+    return np.ones(int(are_read.sum()), dtype=bool)
+
+
+@planted("tower.repeats:Events.uses", "training/test_kinds.py")
+def a_cart_of_this_visit_is_a_use_of_its_item(original: Any, self: Any, merging: Any) -> Any:
+    return self
 
 
 @planted("tower.tuning.recall:split_queries", "tower/test_tuning.py")

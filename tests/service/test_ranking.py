@@ -80,6 +80,42 @@ def test_seen_items_are_those_of_the_whole_history(
     assert len(query.history) == (1_501 if excludes else 1_000)
 
 
+@pytest.mark.parametrize(
+    ("duplicates", "gap", "visit", "count"),
+    [
+        ("keep", None, 100, 1_000),
+        ("last", None, 100, 1_000),
+        ("first", None, 100, 1_500),
+        ("strongest", None, 100, 1_500),
+        ("strongest", "1s", 100, 1_000),  # the newest 20 visits are whole
+        ("strongest", "1s", 1_500, 1_500),
+        ("exact", None, 100, 1_000),
+        ("exact", None, 1_500, 1_500),
+    ],
+)
+def test_as_many_events_are_read_as_make_a_history_when_they_are_merged(
+    tmp_path: Path, duplicates: str, gap: str | None, visit: int, count: int
+) -> None:
+    """The tower reads five. Visits have so many events each, all at one time."""
+    made = contents(exclude_seen=False)
+    card = made.card.model_copy(update={"duplicates": duplicates, "session_gap": gap})
+    publish(tmp_path, replace(made, card=card))
+    live, store = open_live(tmp_path, "v1"), SqliteHistory()
+    reader = QueryReader(
+        Breaker(store),
+        ItemOverlayCache(SqliteItems()),
+        Settings(bundles=tmp_path, stored_history_limit=5_000),
+        RuleSet,
+    )
+    events = [Event(str(number), "u", 100 + number % 50, number // visit * 5_000) for number in range(1_500)]
+
+    async def read() -> Query:
+        await store.append(events)
+        return await reader.read(RecommendRequest.model_construct(user_id="u"), live, 10**9)
+
+    assert len(asyncio.run(read()).history) == count
+
+
 # --- A page of the ranking
 
 COUNT = 1_000

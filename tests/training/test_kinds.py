@@ -1,5 +1,6 @@
 """Kinds of events: what is a next item, what a history holds, and what answers leave out."""
 
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -35,14 +36,16 @@ KINDS = [
     "cart=signal",
     "rent=target:1:consume=3",
     "buy=target:2:consume",
-    "back=negative:1:consume",
+    "back=negative:1:consume=3",
+    "skip=negative",
 ]
 
 
 def funnel_log(users: int, visits: int = 6, items: int = 24) -> list[dict[str, Any]]:
     """Visits of a day: two items are viewed, a third is put into the cart, and is rented or bought.
 
-    Which of the three it is can be told by the kind alone. Some purchases are given back.
+    Which of the three it is can be told by the kind alone. Some purchases are given back, and some items are
+    skipped.
     """
     random, rows = np.random.default_rng(5), []
     for user in range(users):
@@ -54,6 +57,8 @@ def funnel_log(users: int, visits: int = 6, items: int = 24) -> list[dict[str, A
             steps.append((chosen, "buy" if random.random() < 0.6 else "rent"))
             if random.random() < 0.2:
                 steps.append((int(random.integers(items)), "back"))
+            if (user + visit) % 3 == 0:
+                steps.append(((7 * user + visit) % items, "skip"))
             for place, (item, kind) in enumerate(steps):
                 row = {"user": f"u{user:03}", "item": f"i{item:02}", "time": time + 60 * place, "kind": kind}
                 rows.append(row)
@@ -125,6 +130,10 @@ def _owned(data: PreparedData) -> tuple[list[int], list[int]]:
     return owners.tolist(), data.event_items.tolist()
 
 
+NEGATIVES = defaultdict[str, list[dict[str, Any]]](list)
+for one in funnel_log(150):
+    if one["kind"] in ("back", "skip"):
+        NEGATIVES[one["user"]].append(one)
 EXCLUDED: dict[str, Seen] = {
     "by the table": None,
     "all": True,
@@ -143,10 +152,12 @@ def naive_excluded(data: PreparedData, user: int, part: str, seen: Seen) -> set[
         consumes = {"buy": True, "rent": age < 3 * DAY * 1000}.get(kinds[place], False)
         if seen is True or (isinstance(seen, tuple) and kinds[place] in seen) or (seen is None and consumes):
             out.add(int(data.event_items[place]))
-    if seen in (None, True) or seen == ("back",):
-        assert data.negatives is not None
-        span = data.negatives.offsets[[before.start, before.stop + 1]]
-        out |= set(data.negatives.items[span[0] : span[1]].tolist())
+    asked = int(data.times[before.stop])
+    for event in NEGATIVES[str(data.users.id(user))]:
+        age, of_returns = asked - 1_000 * event["time"], event["kind"] == "back"
+        consumes = of_returns if seen == ("back",) else of_returns and seen is None and age < 3 * DAY * 1_000
+        if age > 0 and (seen is True or consumes):
+            out.add(data.item_ids.row(event["item"]))
     return out
 
 
@@ -184,7 +195,7 @@ def test_an_evaluation_ranks_targets_and_leaves_out_what_the_kinds_say(
 
 
 def test_a_kind_that_the_data_does_not_have_is_refused(funnel: PreparedData, handmade: PreparedData) -> None:
-    for data, known in ((funnel, "view, cart, rent, buy, back"), (handmade, "no kinds")):
+    for data, known in ((funnel, "view, cart, rent, buy, back, skip"), (handmade, "no kinds")):
         with pytest.raises(TrainingError, match=f"exclude_seen names 'play', and .* has {known}; name"):
             evaluate(
                 build_model(load_experiment("youtubednn"), data).eval(),

@@ -185,11 +185,11 @@ def test_loaded_events_have_their_kinds(address: str, prepared: Prepare) -> None
 
 def test_the_negatives_of_a_kind_are_loaded_with_it(address: str, prepared: Prepare) -> None:
     """So a returned item stays left out, also one that no later target has for a negative."""
-    rows = [("x", 0, "buy"), ("x", 3, "return"), ("y", 9, "buy"), ("y", 11, "return")]
+    rows = [("x", 0, "buy"), ("x", 3, "return"), ("y", 9, "buy"), ("y", 10, "banner"), ("y", 11, "return")]
     text = HEAD[:-1] + ",kind\n" + "".join(f"a,{item},{START + time},{kind}\n" for item, time, kind in rows)
     kinds = ["buy", "banner=negative", "return=negative:consume"]
     data = prepared(text + f"b,x,{START},banner\n", columns={"kind": "kind"}, kinds=kinds)
-    assert load_histories(data, Settings(store=address)).kept == 4
+    assert load_histories(data, Settings(store=address)).kept == 5
     found = [(event.item, event.time // 1000 - START, event.kind) for event in stored(address, "a")]
     assert found == [(item, time, kind) for item, time, kind in rows]
     assert load_histories(data, Settings(store=address)).stored == 0

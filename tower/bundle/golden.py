@@ -6,16 +6,15 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, ValidationError, model_validator
 
-from turret.data.kinds import kind_codes
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.config import Settings
 from turret.tower.errors import BundleError, EncodingError
 from turret.tower.format.listing import version_folder
-from turret.tower.format.manifest import GOLDEN, Manifest
+from turret.tower.format.manifest import GOLDEN
 from turret.tower.format.safe_open import read_regular
+from turret.tower.kinds import CountedKinds, ReadHistory, read_history
 from turret.tower.retrieval import Ranking, Retriever
 from turret.tower.times import Times
 
@@ -59,10 +58,11 @@ class GoldenQuery(Settings):
             return None
         return Times(np.array(self.history_times, dtype=np.float64), self.at)
 
-    def kinds(self, manifest: Manifest) -> NDArray[np.int64] | None:
-        """The codes that the user tower of a bundle reads, if kinds are recorded."""
-        codes = kind_codes(manifest.kinds, self.history_kinds or ())
-        return None if self.history_kinds is None else np.array(codes, dtype=np.int64)
+    def read_by(self, bundle: Bundle) -> ReadHistory:
+        """The history as a bundle reads it; of no known kinds, if none are recorded."""
+        counted, kinds = CountedKinds(bundle.manifest), self.history_kinds
+        found = read_history(bundle.vocabulary, counted, self.history, kinds or (), self.times)
+        return found._replace(kinds=None) if kinds is None else found
 
 
 class RecordedItem(Settings):
@@ -105,15 +105,14 @@ def replay(bundle: Bundle, golden: Golden) -> list[Ranking]:
     index = bundle.index.exact if bundle.manifest.index.is_remote else bundle.index
     retriever, answers = Retriever(bundle, index), list[Ranking]()
     for i, query in enumerate(golden.queries):
-        rows, unknown = bundle.vocabulary.known_rows(query.history)
+        rows, times, kinds, _, unknown = query.read_by(bundle)
         if unknown:
             raise BundleError(
                 f"recorded query {i}: the items {unknown[:5]} are not in the vocabulary", "golden"
             )
         out = rows if bundle.manifest.repeats is None else rows[:0]
-        asked = [rows], [query.features], golden.k, [out], [query.times]
         try:
-            answers += retriever.recommend(*asked, kinds=[query.kinds(bundle.manifest)])
+            answers += retriever.recommend([rows], [query.features], golden.k, [out], [times], kinds=[kinds])
         except EncodingError as error:
             raise BundleError(f"recorded query {i}: {error.field}: {error}", "golden") from None
     return answers

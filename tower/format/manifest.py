@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
+from turret.data.duplicates import Duplicates, Merging, Pause
 from turret.data.kinds import KindTable, Seen
 from turret.data.manifest import FileHash, hash_file
 from turret.tower.config import ScoringConfig, Settings
@@ -76,9 +77,10 @@ class ModelCard(Settings):
     written, None without a file; changes of items after that are newer than the bundle. `data_until`: the
     time of the newest event of the data, ISO 8601 in UTC; None for data without times. `kinds`: those of the
     events by name, in the order of their codes (`data.kinds`), empty where all are alike; events without a
-    kind have `default_kind`. `reads_kinds`: the user tower reads the kind of each event. `exclude_seen`: the
-    default of requests that don't say which items of the history answers leave out. `repeats`: what items of
-    the history gain over their scores by the towers; None where they gain nothing.
+    kind have `default_kind`. `duplicates` and `session_gap`: those of the preparation, by which events of a
+    history become one (`data.duplicates`). `reads_kinds`: the user tower reads the kind of each event.
+    `exclude_seen`: the default of requests that don't say which items of the history answers leave out.
+    `repeats`: what items of the history gain over their scores by the towers; None where they gain nothing.
     """
 
     version: str
@@ -86,6 +88,8 @@ class ModelCard(Settings):
     data_until: str | None = None
     kinds: KindTable = Field(default={})
     default_kind: str | None = None
+    duplicates: Duplicates = "keep"
+    session_gap: Pause | None = None
     reads_kinds: bool = False
     scoring: ScoringConfig
     history_length: int = Field(ge=1)
@@ -95,6 +99,11 @@ class ModelCard(Settings):
     repeats: RepeatTerm | None = None
     metrics: dict[str, Any] = Field(default={})
     fingerprints: dict[str, str] = Field(default={})
+
+    @property
+    def merging(self) -> Merging:
+        """How the events of a user with an item become one."""
+        return Merging.of(self.duplicates, self.session_gap, self.kinds)
 
     @property
     def uses_times(self) -> bool:

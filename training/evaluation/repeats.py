@@ -64,7 +64,7 @@ def events_of(data: PreparedData, users: NDArray[np.int64], until: HistoryEnd) -
         times=seconds(data, positions) if is_timed else None,
         asked=request_times(data, users, ends) if is_timed else None,
         kinds=None if data.kinds is None else data.kinds[positions].astype(np.int64),
-    )
+    ).uses(data.manifest.merging)
 
 
 def with_repeats(scores_of: ScoresOf, term: RepeatTerm, data: PreparedData, until: HistoryEnd) -> ScoresOf:

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, from_numpy
 
-from turret.data.kinds import Seen, leaves_out_negatives, left_out_for, read_kinds
+from turret.data.kinds import Seen, left_out_for, negative_kinds, read_kinds
 from turret.data.prepared import HistoryEnd, PreparedData
 from turret.data.ranges import ranges
 from turret.training.batches.event_times import request_moments
@@ -29,24 +29,26 @@ def seen_pairs(data: PreparedData, users: NDArray[np.int64], until: HistoryEnd) 
 def left_out_pairs(data: PreparedData, users: NDArray[np.int64], until: HistoryEnd, seen: Seen) -> Pairs:
     """The items that answers to `users` [U] leave out when the first target of the part `until` comes.
 
-    Those are items of events before it whose kinds say so (`data.kinds.left_out_for`), and where negative
-    kinds do, the negatives given until then. In data without timestamps they are left out for ever.
+    Those are items of events before it, and of negatives given until then, whose kinds say so
+    (`data.kinds.left_out_for`). In data without timestamps they are left out for ever.
     """
-    spans = kind_spans(data, seen)
+    spans, kinds = kind_spans(data, seen), data.manifest.kinds
     starts, ends = history_bounds(data, users, until)
     owners, events = np.repeat(np.arange(len(users)), ends - starts), ranges(starts, ends - starts)
+    items = data.event_items[events].astype(np.int64)
     if data.kinds is None:
-        are_left_out = np.full(len(events), spans[-1] > 0)
-    elif np.isin(spans[:-1], [0.0, np.inf]).all() or data.manifest.time.kind != "timestamp":
-        are_left_out = spans[data.kinds[events]] > 0
-    else:
-        asked = request_moments(data, users, ends)
-        are_left_out = asked[owners] - data.times[events] < spans[data.kinds[events]]
-    indices, rows = owners[are_left_out], data.event_items[events[are_left_out]].astype(np.int64)
-    if not leaves_out_negatives(data.manifest.kinds, seen):
-        return indices, rows
-    owners, given = data.given_negatives(users, ends)
-    return np.append(indices, owners), np.append(rows, given)
+        return (owners, items) if spans[-1] > 0 else (owners[:0], items[:0])
+    own, times, negative = spans[data.kinds[events]], data.times[events], negative_kinds(kinds)
+    if negative:  # of the codes -1, -2 and so on; a negative of another kind has a label
+        by_code = np.append(0.0, left_out_for(kinds, seen, negative)[:-1])
+        given = data.given_negatives(users, ends)
+        own = np.append(own, by_code[-np.minimum(given.kinds, 0)])
+        owners, items = np.append(owners, given.owners), np.append(items, given.items)
+        times = np.append(times, given.times)
+    are_left_out = own > 0
+    if data.manifest.time.kind == "timestamp":
+        are_left_out &= request_moments(data, users, ends)[owners] - times < own
+    return owners[are_left_out], items[are_left_out]
 
 
 def mask(scores: Tensor, pairs: Pairs) -> None:

@@ -94,7 +94,7 @@ def _contents(run: Run, data: PreparedData, version: str, work: Path) -> BundleC
     save_tensors(work / "model.safetensors", model.state_dict())
     term = run.repeats()
     queries = [
-        _recorded(data, model, user, vocabulary.ids(rows), scores, term)
+        _recorded(data, model, user, vocabulary.ids(rows), scores)
         for user, (rows, scores) in zip(
             users.tolist(), _expected(data, model, items, users, term), strict=True
         )
@@ -118,13 +118,15 @@ def _contents(run: Run, data: PreparedData, version: str, work: Path) -> BundleC
 
 
 def _card(run: Run, data: PreparedData, model: TwoTowers, version: str) -> ModelCard:
-    user = run.experiment.tower.user
+    user, filters = run.experiment.tower.user, data.manifest.settings["filters"]
     return ModelCard(
         version=version,
         catalog_time=data.manifest.catalog_time,
         data_until=data.manifest.time.until,
         kinds=data.manifest.kinds,
         default_kind=data.manifest.default_kind,
+        duplicates=filters["duplicates"],
+        session_gap=filters["session_gap"],
         reads_kinds=model.kinds is not None,
         scoring=run.experiment.tower.scoring,
         history_length=user.history_length,
@@ -169,11 +171,11 @@ def _recorded(
     user: int,
     items: Sequence[int | str],
     scores: NDArray[np.float32],
-    term: RepeatTerm | None = None,
 ) -> GoldenQuery:
     """The user's history and features as a request, and its best items with their scores.
 
-    With times, it is at the moment that evaluation assumes.
+    Its kinds and times are those of the data, whether or not the model reads them, as a later version may:
+    the gate replays it there. With times, it is at the moment that evaluation assumes.
     """
     raw = data.user_values(user)
     features = model.user.rows.layers.features if model.user.rows else ()
@@ -184,10 +186,10 @@ def _recorded(
         "scores": scores.tolist(),
     }
     first, end = data.offsets[user : user + 2].tolist()
-    if data.kinds is not None and (model.kinds is not None or (term and term.reads_kinds)):
+    if data.kinds is not None:
         names = read_kinds(data.manifest.kinds)
         recorded["history_kinds"] = [names[code] for code in data.kinds[first:end]]
-    if model.config.user.reads_times or (term and term.reads_times):
+    if data.manifest.time.kind == "timestamp":
         (requested,) = request_times(data, np.array([user]), np.array([end]))
         recorded["history_times"] = seconds(data, np.arange(first, end)).tolist()
         recorded["at"] = float(requested)

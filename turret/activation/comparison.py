@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turret.data.errors import DataError, TurretError
-from turret.data.kinds import leaves_out_negatives, read_kinds
+from turret.data.kinds import row_codes
 from turret.data.moments import milliseconds
 from turret.data.prepared import PreparedData
 from turret.data.progress import progress
@@ -247,7 +247,7 @@ def metric_of_users(bundle: Bundle, data: PreparedData, held: HeldOut, metric: s
     """
     found = map(bundle.vocabulary.row, data.item_ids.ids(range(len(data.item_ids))))
     rows = np.array([-1 if row is None else row for row in found], dtype=np.int64)
-    retriever, counted = Retriever(bundle), CountedKinds(bundle.manifest, bundle.manifest.exclude_seen)
+    retriever, counted = Retriever(bundle), CountedKinds(bundle.manifest)
     k = check_metric(metric)
     hits = np.zeros((len(held.users), k), dtype=bool)
     relevant = np.empty(len(held.users), dtype=np.int64)
@@ -275,25 +275,25 @@ def _query(
     `rows` [N] has the bundle's row of each item of the data, -1 for none.
     """
     positions = np.arange(end if data.has_queries else data.offsets[user], end)
-    positions = positions[rows[data.event_items[positions]] >= 0]
-    names = read_kinds(data.manifest.kinds)
-    kinds = () if data.kinds is None else [names[code] for code in data.kinds[positions]]
-    ages, times = np.zeros(len(positions)), None
-    has_times = data.manifest.time.kind == "timestamp"
-    if has_times:
-        ages = float(data.times[end]) - data.times[positions]
-    found = counted.count(kinds, ages)
-    excluded, positions = positions[found.are_left_out], positions[found.are_read]
+    items, when = data.event_items[positions], data.times[positions]
+    kinds: list[str] = []
+    if data.kinds is not None:
+        given = data.given_negatives(np.array([user]), np.array([end]))
+        items, when = np.append(given.items, items), np.append(given.times, when)
+        order = np.argsort(when, kind="stable")
+        items, when = items[order], when[order]
+        names = {code: name for name, code in row_codes(data.manifest.kinds).items()}
+        kinds = [names[code] for code in np.append(given.kinds, data.kinds[positions])[order].tolist()]
     values = data.user_values(user) if bundle.user_features else {}
     features = {one.name: values[one.name] for one in bundle.user_features if one.name in values}
+    has_times = data.manifest.time.kind == "timestamp"
+    found = counted.count(items.tolist(), kinds, when.tolist() if has_times else None, int(data.times[end]))
+    own = rows[items]
+    are_read, are_left_out = found.are_read & (own >= 0), found.are_left_out & (own >= 0)
+    times = None
     if bundle.manifest.uses_times and has_times:
-        seconds = np.asarray(data.times[positions], dtype=np.float64) / 1000.0
-        times = Times(seconds, float(data.times[end]) / 1000.0)
-    out = data.event_items[excluded].astype(np.int64)
-    if leaves_out_negatives(bundle.manifest.kinds, bundle.manifest.exclude_seen):
-        out = np.append(out, data.given_negatives(np.array([user]), np.array([end]))[1])
-    out = rows[out]
-    return rows[data.event_items[positions]], features, times, found.codes[found.are_read], out[out >= 0]
+        times = Times(when[are_read] / 1_000.0, float(data.times[end]) / 1_000.0)
+    return own[are_read], features, times, found.codes[are_read], own[are_left_out]
 
 
 def _ranked(retriever: Retriever, bundle: Bundle, queries: list[_Query], k: int) -> list[Positions]:

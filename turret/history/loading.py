@@ -9,19 +9,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice, pairwise, repeat
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from turret.data.configuration import load_configuration
 from turret.data.errors import without_credentials
-from turret.data.events.event_arrays import stable_order
-from turret.data.histories.negatives import LOOSE
-from turret.data.kinds import read_kinds
-from turret.data.prepared import PreparedData
+from turret.data.kinds import negative_kinds, read_kinds
+from turret.data.prepared import GivenNegatives, PreparedData
 from turret.data.progress import progress
-from turret.data.ranges import groups, ranges
+from turret.data.ranges import groups, ranges, stable_order
 from turret.data.stores import Place
 from turret.service.errors import HistoryDamagedError, HistoryUnavailableError, ServiceError
 from turret.service.settings import Settings
@@ -169,47 +167,25 @@ def logged_events(
     order = np.arange(len(ids))
     if ids and isinstance(ids[0], int):  # texts are in order already
         order = np.argsort(np.array([str(number).encode() for number in ids]), kind="stable")
-    negatives = _Negatives.of(data)
-    sizes = np.diff(data.offsets) + np.bincount(negatives.users, minlength=len(data.users))
+    negatives = _all_negatives(data)
+    sizes = np.diff(data.offsets) + np.bincount(negatives.owners, minlength=len(data.users))
     totals = np.concatenate([[0], np.cumsum(sizes[order])])
     for first, last in pairwise(groups(totals, PORTION)):
         users = order[first:last]
         yield int(totals[last] - totals[first]), list(_portion(data, negatives, users, newest, oldest, now))
 
 
-class _Negatives(NamedTuple):
-    """The M rows of negative kinds of a log, by user and time: int64, int32 and number [M].
-
-    `kind` is the name of all: of several kinds, which the data does not tell apart, one that consumes.
-    """
-
-    kind: str | None
-    users: Rows
-    items: NDArray[np.int32]
-    times: NDArray[Any]
-
-    @classmethod
-    def of(cls, data: PreparedData) -> Self:
-        """Those of prepared data: the negatives of events, and those that belong to none."""
-        kinds = [
-            (not kind.consume, name) for name, kind in data.manifest.kinds.items() if kind.role == "negative"
-        ]
-        if data.negatives is None or not kinds:
-            none = np.empty(0, dtype=np.int64)
-            return cls(None, none, none.astype(np.int32), none)
-        counts = np.diff(data.negatives.offsets[data.offsets])
-        loose = {name: np.load(data.folder / LOOSE / f"{name}.npy") for name in ("users", "items", "times")}
-        users = np.concatenate([np.repeat(np.arange(len(data.users)), counts), loose["users"]])
-        items = np.concatenate([data.negatives.items, loose["items"]])
-        times = np.concatenate([np.load(data.folder / "negative_times.npy"), loose["times"]])
-        if data.manifest.time.kind != "timestamp":
-            times = np.zeros(len(users), dtype=np.int64)
-        order = stable_order([users, times])
-        return cls(min(kinds)[1], users[order], items[order], times[order])
+def _all_negatives(data: PreparedData) -> GivenNegatives:
+    """The rows of negative kinds, by user and time; without times all of a user come first."""
+    given = data.given_negatives(np.arange(len(data.users)), data.offsets[1:])
+    times = given.times if data.manifest.time.kind == "timestamp" else np.zeros_like(given.owners)
+    chosen = np.flatnonzero(given.kinds < 0)  # the others have a label
+    chosen = chosen[stable_order([given.owners[chosen], times[chosen]])]
+    return GivenNegatives(given.owners[chosen], given.items[chosen], times[chosen], given.kinds[chosen])
 
 
 def _portion(
-    data: PreparedData, negatives: _Negatives, users: Rows, newest: int, oldest: int, now: int
+    data: PreparedData, negatives: GivenNegatives, users: Rows, newest: int, oldest: int, now: int
 ) -> Iterator[list[Event]]:
     """Yield the kept events of each of the `users` [U], rows; users without one are left out."""
     starts = np.asarray(data.offsets[users])
@@ -229,16 +205,17 @@ def _portion(
     names: list[str | None] = [None]
     codes = np.zeros(len(positions), dtype=np.int64)
     if data.kinds is not None:
-        names = [*read_kinds(data.manifest.kinds), negatives.kind]
+        # A negative code, such as -1, counts from the end.
+        names = [*read_kinds(data.manifest.kinds), *reversed(negative_kinds(data.manifest.kinds))]
         codes = data.kinds[positions].astype(np.int64)
-    first, end = np.searchsorted(negatives.users, users), np.searchsorted(negatives.users, users, "right")
+    first, end = np.searchsorted(negatives.owners, users), np.searchsorted(negatives.owners, users, "right")
     if (end > first).any():
         given = ranges(first, end - first)
         # An item is returned before what is bought at the same time.
         owners = np.concatenate([np.repeat(np.arange(len(users), dtype=np.int32), end - first), owners])
         times = np.concatenate([negatives.times[given], times])
         items = np.concatenate([negatives.items[given], items])
-        codes = np.concatenate([np.full(len(given), len(names) - 1), codes])
+        codes = np.concatenate([negatives.kinds[given], codes])
         order = stable_order([owners, times])
         owners, times, items, codes = owners[order], times[order], items[order], codes[order]
     numbers = _numbers(owners, items, times)

@@ -1,0 +1,132 @@
+"""Of several events of a user with an item, those that count: one rule, of preparation and of answers."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import AfterValidator
+
+from turret.data.kinds import Kind, target_codes
+from turret.data.ranges import stable_order
+
+Duplicates = Literal["keep", "exact", "first", "last", "strongest"]
+Mask = NDArray[np.bool_]
+
+_MILLISECONDS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def milliseconds_of(pause: str) -> float:
+    """Read a number with a unit: s, m, h or d. Raises ValueError for other texts."""
+    try:
+        found = float(pause[:-1]) * _MILLISECONDS[pause[-1:]]
+    except (KeyError, ValueError):
+        found = 0.0
+    if not 0 < found < math.inf:
+        raise ValueError(f"{pause!r} is no pause; give a number and a unit, such as 90s, 30m, 12h or 1d")
+    return found
+
+
+Pause = Annotated[str, AfterValidator(lambda pause: milliseconds_of(pause) and pause)]
+
+
+@dataclass(frozen=True)
+class Merging:
+    """How the events of a user with one item become one event, which is one of them.
+
+    "first" and "last" keep the oldest and the newest event; "strongest" keeps one of the kinds `targets`
+    (codes; None where all are targets), if there is one, of the largest weight, the newest of equal ones;
+    "exact" keeps the oldest of those at the same time. "strongest" chooses within each session, if a `gap` in
+    milliseconds ends one.
+    """
+
+    policy: Duplicates = "keep"
+    gap: float | None = None
+    targets: tuple[int, ...] | None = None
+
+    @classmethod
+    def of(cls, policy: Duplicates, gap: str | None, kinds: Mapping[str, Kind]) -> "Merging":
+        """The rule of these settings, for events of a table of kinds."""
+        is_divided = policy == "strongest" and gap is not None
+        targets = tuple(target_codes(kinds)) if kinds else None
+        return cls(policy, milliseconds_of(gap) if gap and is_divided else None, targets)
+
+    def kept(
+        self,
+        users: NDArray[np.integer[Any]],
+        items: NDArray[np.integer[Any]],
+        times: NDArray[Any] | None = None,
+        kinds: NDArray[np.integer[Any]] | None = None,
+        weights: NDArray[np.float32] | None = None,
+    ) -> Mask:
+        """Mask the events that count: bool [E], for E events sorted by user and, within a user, in order.
+
+        `times` are in milliseconds. Without them, "exact" leaves all events as they are, and with a `gap` a
+        session is a run of events with one item.
+        """
+        if self.policy == "keep" or (times is None and self.policy == "exact"):
+            return np.ones(len(items), dtype=np.bool_)
+        keys: list[NDArray[Any]] = [users, items]
+        ranks: list[NDArray[Any]] = []
+        if self.policy == "exact" and times is not None:
+            keys.append(times)
+        if self.policy == "strongest":
+            if self.gap is not None:
+                has_ended = np.diff(items, prepend=-1) != 0
+                if times is not None:
+                    has_ended = np.diff(times, prepend=0) > self.gap
+                keys[0] = np.cumsum(has_ended | (np.diff(users, prepend=-1) != 0))
+            if self.targets is not None and kinds is not None:
+                ranks.append(np.isin(kinds, self.targets).astype(np.int8))
+            if weights is not None:
+                ranks.append(np.unique(weights, return_inverse=True)[1])  # integers are sorted faster
+        order = stable_order([*keys, *ranks])  # stable: duplicates stay in order of time
+        is_new = np.zeros(len(order), dtype=np.bool_)
+        is_new[:1] = True
+        for key in keys:
+            is_new[1:] |= key[order][1:] != key[order][:-1]
+        kept, is_last = np.zeros(len(order), dtype=np.bool_), self.policy in ("last", "strongest")
+        kept[order] = np.append(is_new[1:], [True] * bool(len(order))) if is_last else is_new
+        return kept
+
+    def settled(self, times: Sequence[int]) -> slice:
+        """Those of a user's newest events, at `times` in ms, which the user's older events can't replace."""
+        if self.policy in ("keep", "last"):
+            return slice(None)
+        pauses = np.flatnonzero(np.diff(times) > (self.gap or 0))
+        is_decided = len(pauses) > 0 and (self.policy == "exact" or self.gap is not None)
+        return slice(int(pauses[0]) + 1 if is_decided else len(times), None)
+
+    def uses(
+        self,
+        lengths: NDArray[np.int64],
+        times: NDArray[np.float64] | None,
+        asked: NDArray[np.float64] | None,
+        kinds: NDArray[np.integer[Any]] | None,
+    ) -> Mask | None:
+        """Mask the events of B histories that are uses of their items: bool [P]; None for all.
+
+        A signal of the visit in which a history is asked about is none: a target of its item that comes in
+        this visit replaces it, so no history of a target has one. Without a `gap` all events are one visit.
+
+        Args:
+            lengths: int64 [B]; the histories are end to end, oldest events first.
+            times: float64 [P], in seconds; None where they are unknown, and so are visits with a gap.
+            asked: float64 [B], when each history is asked about, in seconds; None without times.
+            kinds: int64 [P], the codes of the events' kinds; None where all are targets.
+        """
+        if self.policy in ("keep", "exact") or self.targets is None or kinds is None:
+            return None
+        are_targets: Mask = np.isin(kinds, self.targets)
+        if self.gap is None:
+            return are_targets
+        if times is None or asked is None:
+            return None
+        lasts = (np.cumsum(lengths) - 1)[lengths > 0]
+        following = np.append(times[1:], 0.0)
+        following[lasts] = asked[lengths > 0]
+        breaks = np.cumsum(np.rint(1_000 * (following - times)) > self.gap)
+        has_ended = np.repeat(breaks[lasts], lengths[lengths > 0]) > np.append(0, breaks[:-1])
+        return are_targets | has_ended
