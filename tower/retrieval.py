@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -64,29 +64,20 @@ def marginal_relevance(
 class Cap:
     """Counts the values of fields among the selected items, each at most so often.
 
-    An item of several values (genres, say) counts for each of them. What has no value is not limited.
+    An item of several values (genres, say) counts for each of them. An item without a value is not limited.
     """
 
     def __init__(self, limits: Mapping[str, int]) -> None:
         self._limits = limits
         self._taken: Counter[tuple[str, Hashable]] = Counter()
 
-    def take(self, fields: Mapping[str, object]) -> bool:
-        """Take an item of these fields, if it fits under every limit; tells whether it did."""
-        values = [
-            (name, value) for name in self._limits for value in dict.fromkeys(_values(fields.get(name)))
-        ]
+    def take(self, fields: Iterable[Sequence[Hashable]]) -> bool:
+        """Take an item with these distinct values of each limited field, unless one exceeds its limit."""
+        values = [(name, one) for name, several in zip(self._limits, fields, strict=True) for one in several]
         if any(self._taken[one] >= self._limits[one[0]] for one in values):
             return False
         self._taken.update(values)
         return True
-
-
-def _values(value: object) -> Sequence[Hashable]:
-    if value is None:
-        return ()
-    found = value if isinstance(value, list) else [value]
-    return [one if isinstance(one, Hashable) else repr(one) for one in found]
 
 
 Rows = NDArray[np.integer[Any]]

@@ -1,5 +1,6 @@
 """Search of a bundle and its overlay as one catalog; from its ranking pages, diversity, caps."""
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any
@@ -119,20 +120,25 @@ Ranked = Callable[[int], Ranking]
 # The candidates of diversity: enough to differ, few enough to compare pairwise. If a cap leaves fewer than k
 # of them, the rest follows in the order of the scores.
 POOL, POOL_PER_ITEM = 100, 4
+# The best items among which a cap chooses: else one that can't be met would read the whole catalog.
+CAPPED, CAPPED_PER_ITEM = 1_000, 10
 _TOLERANCE = 1e-5
 
 
 def select(ranked: Ranked, query: Query, view: ItemView, by_towers: bool = True) -> Ranking:
     """Select the first k items that meet the conditions of a query; fewer only if no more exist.
 
+    A cap chooses among the best `CAPPED_PER_ITEM` k items, or `CAPPED` if these are more.
+
     The least score of the request is one of the towers: unless the ranking is `by_towers`, it doesn't count.
     """
     request, after = query.request, query.after
     minimum = None if request.min_score is None or not by_towers else np.float32(request.min_score)
+    most = max(CAPPED, CAPPED_PER_ITEM * request.k) if request.cap else math.inf
     fetch = _pool(request.k) if request.diversity else request.k + (after.shown if after else 0)
     while True:
         ranking = ranked(fetch)
-        is_whole = len(ranking.rows) < fetch
+        is_whole = len(ranking.rows) < fetch or fetch == most
         keep = np.ones(len(ranking.rows), dtype=np.bool_)
         if after is not None:
             keep &= _comes_after(ranking, after)
@@ -144,7 +150,7 @@ def select(ranked: Ranked, query: Query, view: ItemView, by_towers: bool = True)
         chosen = _chosen(kept, request, view)
         if len(chosen.rows) == request.k or is_whole:
             return chosen
-        fetch *= POOL_PER_ITEM
+        fetch = int(min(fetch * POOL_PER_ITEM, most))
 
 
 def _comes_after(ranking: Ranking, after: Cursor) -> NDArray[np.bool_]:
@@ -167,10 +173,10 @@ def _chosen(ranking: Ranking, request: RecommendRequest, view: ItemView) -> Rank
     """The first k of a ranking, as far as diversity and caps allow."""
     if request.is_in_order:
         return Ranking(ranking.rows[: request.k], ranking.scores[: request.k], ranking.plan)
-    cap = Cap(request.cap)
+    cap, capped = Cap(request.cap), [view.values_of(name, ranking.rows) for name in request.cap]
 
     def take(position: int) -> bool:
-        return not request.cap or cap.take(view.fields(int(ranking.rows[position])))
+        return cap.take(values[position] for values in capped)
 
     order: list[int] = []
     pool = min(_pool(request.k), len(ranking.rows)) if request.diversity else 0

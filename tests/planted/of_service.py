@@ -249,3 +249,8 @@ def a_deleted_record_is_read_on_by_those_who_have_it_open(original: Any, path: A
 def files_of_metrics_have_holes(original: Any, filename: Any, size: Any) -> None:
     with open(filename, "ab") as file:
         file.truncate(max(size, file.tell()))
+
+
+@planted("service.ranking.searching:select", "service/test_ranking.py")
+def a_cap_that_cannot_be_met_reads_the_whole_catalog(original: Any, *given: Any, **named: Any) -> Any:
+    return seeing(original, CAPPED=10**9)(*given, **named)

@@ -144,6 +144,21 @@ def test_blank_lines_and_a_mark_of_windows_are_no_items(shop: TestClient) -> Non
     assert results(post(shop, b"\xef\xbb\xbf" + line + b"\n" * 50_000)) == [(105, 200)]
 
 
+def test_a_cap_counts_new_and_changed_items_with_the_others(shop: TestClient) -> None:
+    post(
+        shop,
+        {"id": 900, "features": HERE, "fields": {"genres": ["war", "drama"]}},
+        {"id": 901, "features": HERE, "fields": {"genres": "drama"}},
+        {"id": 105, "method": "PATCH", "fields": {"genres": ["war"]}},
+        {"id": 106, "method": "PATCH", "fields": {"genres": None}},
+    )
+    genres = {900: {"war", "drama"}, 901: {"drama"}, 105: {"war"}, 106: set()}
+    found = ids(recommended(shop, history=[100], k=100, cap={"genres": 2}))
+    assert {900, 901, 106} < set(found)
+    counts = Counter(genre for item in found for genre in genres.get(item, {"drama"}))
+    assert counts == {"war": 2, "drama": 2}
+
+
 def test_long_lines_and_many_blank_ones_are_refused_before_they_are_parsed(
     shop: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,7 +23,7 @@ from turret.service.ranking.answers import recommend
 from turret.service.ranking.item_view import ItemView
 from turret.service.ranking.query import NO_HISTORY, Query, QueryReader, make_query
 from turret.service.ranking.recommender import MicroBatcher
-from turret.service.ranking.searching import POOL, POOL_PER_ITEM, Ranked, select
+from turret.service.ranking.searching import CAPPED, CAPPED_PER_ITEM, POOL, POOL_PER_ITEM, Ranked, select
 from turret.service.schemas.fields import Cursor
 from turret.service.schemas.requests import RecommendRequest
 from turret.service.settings import Settings
@@ -129,10 +129,11 @@ class Shelf:
     drawn = np.random.default_rng(0).normal(size=(COUNT, 8)).astype(np.float32)
 
     def __init__(self) -> None:
-        self.most_compared = 0
+        self.most_compared = self.most_read = 0
 
-    def fields(self, row: int) -> dict[str, object]:
-        return {"brand": row // 10, "tags": ["all"]}
+    def values_of(self, name: str, rows: NDArray[np.int64]) -> list[list[object]]:
+        self.most_read = max(self.most_read, len(rows))
+        return [[row // 10] if name == "brand" else ["all"] for row in rows.tolist()]
 
     def directions(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         self.most_compared = max(self.most_compared, len(rows))
@@ -210,6 +211,16 @@ def test_all_that_meet_the_conditions_are_found_however_far_down(
     query: Query, count: int, expected: list[int]
 ) -> None:
     assert chosen(query, first(count)) == expected
+
+
+def test_a_cap_that_cannot_be_met_reads_a_multiple_of_k_and_no_more() -> None:
+    """One on a field with one value would else read the catalog for each request of a batch."""
+    many = 100_000
+    ranked, shelf = fixed(range(many), np.arange(many, 0, -1)), Shelf()
+    assert chosen(conditions(10, cap={"tags": 3}), ranked, shelf) == [0, 1, 2]
+    assert shelf.most_read == CAPPED
+    assert len(chosen(conditions(300, cap={"tags": 3, "brand": 1}), ranked, shelf)) == 3
+    assert shelf.most_read == 300 * CAPPED_PER_ITEM
 
 
 def test_diversity_chooses_from_the_best_alone() -> None:

@@ -297,6 +297,16 @@ def test_a_filter_by_path_splits_no_text_of_an_item(monkeypatch: pytest.MonkeyPa
         assert condition.mask(catalog).sum() == condition.mask(new).sum() == count
 
 
+@given(ITEMS)
+def test_an_item_has_the_same_values_in_the_catalog_and_beside_it(items: list[dict[str, Any]]) -> None:
+    """So a cap counts the items of a brand together, new and changed ones too."""
+    items = [*items, {**WHOLE, "country": 7}] if len(items) > 4 else items  # a field of several types
+    catalog = catalog_of(items)
+    for name in FIELDS:
+        values = catalog.values_of(name, np.arange(len(items)))
+        assert [*map(set, values)] == [set(columns.comparable(item[name])) for item in items]
+
+
 @pytest.mark.parametrize(
     ("field", "asked", "values", "met"),
     [

@@ -1,7 +1,7 @@
 """The catalog: the fields of items, which answers show and filters read."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from turret.tower.catalog.columns import Column, Kind, column_arrays, kind_of, open_column
+from turret.tower.catalog.columns import Column, Kind, column_arrays, comparable, kind_of, open_column
 from turret.tower.catalog.masks import MaskCache
 from turret.tower.config import Settings
 from turret.tower.errors import BundleError
@@ -114,6 +114,12 @@ class Catalog:
         """The fields of one item."""
         fields: dict[str, Any] = json.loads(self.json_of(row))
         return fields
+
+    def values_of(self, name: str, rows: NDArray[np.integer[Any]]) -> list[list[Hashable]]:
+        """The distinct values of a field of some rows, as `columns.comparable` returns them."""
+        if self.kinds[name] == "mixed":  # which has no column of its values
+            return [comparable(self.of(row).get(name)) for row in rows.tolist()]
+        return self._columns[name].values_of(rows)
 
     def column(self, name: str) -> Column:
         """The column of a field. Raises KeyError for an unknown one."""

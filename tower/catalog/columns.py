@@ -1,7 +1,9 @@
 """Typed, memory-mapped columns of the catalog's fields, which filters evaluate for all rows at once."""
 
+import math
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -51,6 +53,10 @@ class NumberColumn:
     def under(self, path: str) -> Mask:
         """No rows: numbers are no paths."""
         return np.zeros(len(self.values), dtype=np.bool_)
+
+    def values_of(self, rows: NDArray[np.integer[Any]]) -> list[list[Hashable]]:
+        """The distinct values of each of some rows, as `comparable` returns them."""
+        return [[] if math.isnan(value) else [value] for value in self.values[rows].tolist()]
 
     def present(self) -> Mask:
         """The rows that have a value."""
@@ -115,6 +121,11 @@ class TermColumn:
         mask[self._rows] = True
         return mask
 
+    def values_of(self, rows: NDArray[np.integer[Any]]) -> list[list[Hashable]]:
+        codes, starts = self.by_row
+        pairs = zip(starts[rows].tolist(), starts[rows + 1].tolist(), strict=True)
+        return [[self._terms[code] for code in codes[start:end].tolist()] for start, end in pairs]
+
     def counts(self) -> tuple[Sequence[Value], NDArray[np.int64]]:
         return self._terms, np.diff(np.asarray(self._starts))
 
@@ -146,6 +157,7 @@ class TermColumn:
             found += [self._paths._rows_of(self._paths.codes_within(one)) for one in intervals]
         return np.unique(np.concatenate([*found, np.empty(0, np.int64)]))
 
+    @cached_property
     def by_row(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The codes of each row: those of row n are `codes[starts[n]:starts[n + 1]]`, ascending."""
         codes = np.repeat(np.arange(len(self._terms), dtype=np.int64), np.diff(np.asarray(self._starts)))
@@ -250,6 +262,12 @@ class ItemColumns:
 
 def _value(term: bytes | float) -> Value:
     return term.decode("utf-8", "replace") if isinstance(term, bytes) else float(term)
+
+
+def comparable(value: Any) -> list[Hashable]:
+    """The distinct values of a field of an item, in the form that columns have them."""
+    kinds = typed_values(value)
+    return [*dict.fromkeys(repr(each) if kind == "mixed" else _term(each) for kind, each in kinds)]
 
 
 def _term(value: Value) -> bytes | float:

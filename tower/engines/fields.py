@@ -102,4 +102,4 @@ def _of_field(
 def _field(column: Column) -> EngineField:
     if isinstance(column, NumberColumn):
         return EngineField(column.values)
-    return EngineField(*column.by_row())
+    return EngineField(*column.by_row)
