@@ -17,6 +17,7 @@ from turret.data.files import new_file, remove_abandoned
 from turret.data.kinds import read_kinds
 from turret.data.manifest import hash_file
 from turret.data.prepared import HistoryEnd, PreparedData
+from turret.tower.config import Settings
 from turret.tower.repeats import RepeatTerm
 from turret.tower.towers.alike import begin_alike
 from turret.tower.towers.model import TwoTowers
@@ -134,11 +135,22 @@ class Run:
 
     def repeats(self) -> RepeatTerm | None:
         """The repeat term; None for a run without one."""
+        stored = self._stored_repeats()
+        return None if stored is None else stored.term
+
+    def best(self) -> float | None:
+        """The best validation metric, with the repeat term if the run has one; None where none is known."""
+        stored, progress = self._stored_repeats(), self.progress()
+        if stored is not None and stored.validation is not None:
+            return stored.validation
+        return None if progress is None else progress.best
+
+    def _stored_repeats(self) -> "StoredRepeats | None":
         path = self.folder / REPEATS
         if not path.is_file():
             return None
         with naming_damage(path, "train again"):
-            return RepeatTerm.model_validate(json.loads(path.read_text(encoding="utf-8"))["term"])
+            return StoredRepeats.model_validate_json(path.read_bytes())
 
     def evaluate(
         self, data: PreparedData, part: EvaluatedPart, baselines: Sequence[str] = ()
@@ -198,6 +210,13 @@ class Run:
     def _model_state(self) -> list[int]:
         status = (self.folder / MODEL).stat()
         return [status.st_size, status.st_mtime_ns, status.st_ino]
+
+
+class StoredRepeats(Settings):
+    """The repeat term that a run keeps, and the validation metric of users that it was not fitted on."""
+
+    term: RepeatTerm
+    validation: float | None
 
 
 def replace_json(path: Path, content: dict[str, Any]) -> str:

@@ -37,6 +37,7 @@ from turret.training.run import (
     MODEL,
     REPEATS,
     Run,
+    StoredRepeats,
     build_model,
     check_no_run,
     check_same_run,
@@ -373,5 +374,6 @@ def _add_repeats(run: Run, data: PreparedData, users: Relevant | None, report: R
     )
     if not is_kept:
         return None
-    replace_json(run.folder / REPEATS, {"term": fit.term.model_dump(mode="json")})
-    return value if is_validated else None
+    kept = StoredRepeats(term=fit.term, validation=value if is_validated else None)
+    replace_json(run.folder / REPEATS, kept.model_dump(mode="json"))
+    return kept.validation

@@ -253,6 +253,16 @@ def test_a_bundle_answers_what_the_evaluation_ranks(run: Run, loyal: PreparedDat
         assert answer.scores == pytest.approx(own[answer.rows], rel=1e-5, abs=1e-5)
 
 
+def test_a_run_that_is_resumed_after_its_end_keeps_its_term_and_figure(run: Run, loyal: PreparedData) -> None:
+    """The figure is that of users whom the term was not fitted on, above that of the towers alone."""
+    term, figure, said = run.repeats(), run.best(), list[str]()
+    progress = train(run, loyal, resume=True, report=said.append)
+    assert (run.repeats(), run.best(), progress.best) == (term, figure, figure)
+    assert figure is not None
+    assert figure > max(value for _, value in progress.validated)
+    assert said[-1].endswith(f"{figure:.4f} with it, fitted on other users")
+
+
 def test_there_is_no_term_where_used_items_are_left_out(loyal: PreparedData, tmp_path: Path) -> None:
     run, _ = ranking(loyal, tmp_path / "run", "evaluation.exclude_seen=true")
     assert run.repeats() is None

@@ -87,10 +87,10 @@ def spread(values: Sequence[float]) -> dict[str, Any]:
 def training_summary(runs: Sequence[Run]) -> dict[str, Any]:
     """The spread of the training figures of finished runs.
 
-    The metric is that of the best epoch on the validation part; data without one has no such entry.
+    The metric is the best one of the validation part; data without one has no such entry.
     """
     ends = [end for run in runs if (end := run.progress()) is not None]
-    best = [end.best for end in ends if end.best is not None]
+    best = [value for run in runs if (value := run.best()) is not None]
     metric = {f"validation {runs[0].experiment.training.metric}": spread(best)} if best else {}
     return {
         **metric,
