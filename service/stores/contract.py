@@ -51,6 +51,16 @@ class History(NamedTuple):
         return cls(items, times, list(map(_KIND, rows)) if any(map(_KIND, rows)) else ())
 
 
+class Moved(NamedTuple):
+    """The events that a user got from another one, `new` ones, and those whose ids are `known` there.
+
+    The latter are dropped, as any event whose id its user has already.
+    """
+
+    new: int
+    known: int
+
+
 class HistoryStore(Protocol):
     """Events by user, ordered by time and then by arrival.
 
@@ -62,7 +72,7 @@ class HistoryStore(Protocol):
         """Store all events or none; return the number of new ones.
 
         An event id is unique per user: the first event stays, later ones with the same id are ignored, so
-        events can be sent again safely.
+        events can be sent again safely. A call that is cancelled stores nothing after a later `forget`.
         """
 
     async def recent(self, users: Sequence[str], limit: int) -> dict[str, History]:
@@ -85,10 +95,11 @@ class HistoryStore(Protocol):
         after an error the next call continues.
         """
 
-    async def move(self, user: str, to: str) -> int:
-        """Move a user's events, with their ids, to another user; return the number of new ones there.
+    async def move(self, user: str, to: str) -> Moved:
+        """Move a user's events, with their ids, to another user.
 
-        An event that is stored for `user` meanwhile is moved, or stays. After an error each event is with
+        Of two calls at once for one `user`, each event follows one. An event that is stored for `user`
+        meanwhile is moved, or stays. After an error each event is with
         one of the two or with both, and the same call completes it.
         """
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from turret.service.errors import HistoryDamagedError, HistoryUnavailableError
-from turret.service.stores.contract import Event, History, HistoryStore
+from turret.service.stores.contract import Event, History, HistoryStore, Moved
 from turret.tower.engines.circuit import Circuit
 
 Result = TypeVar("Result")
@@ -68,7 +68,7 @@ class Breaker:
     async def forget(self, user: str) -> int:
         return await self._call("write", lambda: self._store.forget(user), is_bounded=False)
 
-    async def move(self, user: str, to: str) -> int:
+    async def move(self, user: str, to: str) -> Moved:
         return await self._call("write", lambda: self._store.move(user, to), is_bounded=False)
 
     async def health_warnings(self) -> list[str]:

@@ -66,7 +66,7 @@ def activation_lock(root: Path, patience: float = _PATIENCE) -> Iterator[None]:
     """
     end = time.monotonic() + patience
     with _lockable(root) as descriptor:
-        while not try_lock(descriptor):
+        while not _try(root, descriptor):
             if time.monotonic() >= end:
                 raise BusyError(f"another activation in {root} is in progress; retry")
             time.sleep(_LOOK_SECONDS)
@@ -77,9 +77,17 @@ def activation_lock(root: Path, patience: float = _PATIENCE) -> Iterator[None]:
 async def activation_turn(root: Path) -> AsyncIterator[None]:
     """Like `activation_lock`, for the event loop: waits until it is free or the task is cancelled."""
     with _lockable(root) as descriptor:
-        while not try_lock(descriptor):
+        while not _try(root, descriptor):
             await asyncio.sleep(_LOOK_SECONDS)
         yield
+
+
+def _try(root: Path, descriptor: int) -> bool:
+    try:
+        return try_lock(descriptor)
+    except OSError as error:
+        words = "keep it on a local disk, or on a network file system with locks, as NFS 4 or CephFS"
+        raise ServiceError(f"{root} can't be locked: {error.strerror}; {words}") from None
 
 
 @contextmanager

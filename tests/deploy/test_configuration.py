@@ -10,6 +10,7 @@ import yaml
 
 from benchmarks.docs import exported
 from tests.support.places import ROOT
+from turret.service.http.admission import BODY_LIMITS
 from turret.service.settings import Settings, read_settings
 
 PLAIN, PRODUCTION = "docker-compose.yml", "deploy/production.yml"
@@ -215,6 +216,17 @@ def test_admin_calls_and_the_redis_are_not_open_to_the_cluster() -> None:
     assert {"port": 8000} not in admin["ports"]
     (redis,) = manifest("NetworkPolicy", "redis")["spec"]["ingress"]
     assert redis["from"]
+
+
+def test_the_ingress_takes_bodies_of_the_sizes_that_the_service_takes() -> None:
+    size = "nginx.ingress.kubernetes.io/proxy-body-size"
+    sizes = {
+        path["path"]: int(one["metadata"]["annotations"][size])
+        for one in MANIFESTS
+        if one["kind"] == "Ingress"
+        for path in one["spec"]["rules"][0]["http"]["paths"]
+    }
+    assert sizes == {"/v1": Settings().body_limit, "/v1/items": BODY_LIMITS["bulk"]}
 
 
 @pytest.mark.parametrize("name", ["alerts.yml", "dashboard.json"])

@@ -9,6 +9,7 @@ import numpy as np
 
 from tests.planted.fault import planted, seeing
 from turret.data.errors import TurretError
+from turret.service.stores.contract import Moved
 
 
 @planted("service.overlay.fresh:apply_changes", "service/test_overlay.py")
@@ -225,9 +226,9 @@ def trailers_become_headers(original: Any, self: Any) -> Any:
 @planted("service.stores.sqlite.histories:SqliteHistory.move", "contracts/test_stores.py")
 async def an_event_that_comes_during_a_login_is_lost(original: Any, self: Any, user: Any, to: Any) -> Any:
     _, events = await self.events(user, 1_000_000)
-    moved: int = await self.append([event._replace(user=to) for event in events])
+    new = await self.append([event._replace(user=to) for event in events])
     await self.forget(user)
-    return moved
+    return Moved(new, len(events) - new)
 
 
 @planted("service.errors:RequestError.__str__", "service/test_http_refusals.py")

@@ -1,5 +1,7 @@
 """`/admin`, `/v1/version` and their like: which version answers, and how another one compares."""
 
+import errno
+import fcntl
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -87,6 +89,18 @@ def test_another_version_answers_after_its_activation(fresh_client: TestClient, 
     assert current(versions) == "v2"
     assert 'turret_live_version{version="v2"} 1.0' in fresh_client.get("/metrics").text
     assert fresh_client.get("/readyz").json()["version"] == "v2"
+
+
+def test_a_folder_on_a_file_system_without_locks_is_refused_in_words(
+    fresh_client: TestClient, versions: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", fail)
+    words = message(activate(fresh_client, "v2"), 409)
+    assert "can't be locked: No locks available; keep it on a local disk" in words
+    assert str(versions.parent) not in words
 
 
 @pytest.mark.fault(16)

@@ -309,7 +309,7 @@ def test_a_stranger_is_recommended_by_the_session_and_is_somebody_after_the_logi
     assert post_events(fresh_client, login) == {"stored": 1, "duplicates": 0, "moved": 2}
     assert (items("u"), items("session:s")) == ([101, 102, 103, 104], [])
     again = post_events(fresh_client, strangers[1], login)  # the client hasn't had the answer
-    assert again == {"stored": 1, "duplicates": 1}
+    assert again == {"stored": 1, "duplicates": 1, "moved_duplicates": 1}
     assert answered(user_id="u") == answered(history=[101, 102, 103, 104])
     assert fresh_client.delete("/v1/users/session:s").json()["deleted"] == 0
 

@@ -125,7 +125,14 @@ def open_storage(folder: Path) -> Iterator[JournalStorage]:
     """Open the journal of a study, and lock it. Raises TrainingError where another process has locked it."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / JOURNAL).open("ab") as journal:
-        if not try_lock(journal.fileno()):
+        try:
+            is_locked = try_lock(journal.fileno())
+        except OSError as error:
+            raise TrainingError(
+                f"{folder} can't be locked: {error.strerror}; name a folder on a local disk, or on a network "
+                "file system with locks, with --study."
+            ) from None
+        if not is_locked:
             raise TrainingError(
                 f"{folder}: another `turret tune` is at work on this study; wait for it, or begin another "
                 "study with --study."

@@ -107,7 +107,8 @@ class EventsAnswer(Answer):
 
     `clamped`: how many had a time in the future or before 1970, and were stored with another. `expired`: how
     many are older than the retention period, and were not stored. `moved`: how many stored events of a
-    session became those of its user. `warning`: events have a kind that the data of the live version leaves
+    session became those of its user; `moved_duplicates`: how many did not, as the user has other events with
+    their ids. `warning`: events have a kind that the data of the live version leaves
     out, or none.
     """
 
@@ -116,6 +117,7 @@ class EventsAnswer(Answer):
     clamped: int = 0
     expired: int = 0
     moved: int = 0
+    moved_duplicates: int = 0
     warning: str | None = None
 
 

@@ -218,6 +218,7 @@ def sum_of(parts: Sequence[answers.EventsAnswer]) -> answers.EventsAnswer:
         clamped=sum(part.clamped for part in parts),
         expired=sum(part.expired for part in parts),
         moved=sum(part.moved for part in parts),
+        moved_duplicates=sum(part.moved_duplicates for part in parts),
         warning=next((part.warning for part in reversed(parts) if part.warning), None),
     )
 

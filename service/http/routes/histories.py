@@ -10,7 +10,15 @@ from turret.service.http.routes.dependencies import CHECKED, Parts, Reads, UserI
 from turret.service.ranking.query import unknown_kind
 from turret.service.schemas.fields import HISTORY_LIMIT, show_time
 from turret.service.schemas.requests import EventBody, EventsRequest
-from turret.service.stores.contract import Event, HistoryStore, clamp_times, drop_expired, now_ms, oldest_kept
+from turret.service.stores.contract import (
+    Event,
+    HistoryStore,
+    Moved,
+    clamp_times,
+    drop_expired,
+    now_ms,
+    oldest_kept,
+)
 from turret.tower.format.manifest import Manifest
 
 router = APIRouter(prefix="/v1", tags=["histories"], dependencies=CHECKED)
@@ -23,7 +31,8 @@ async def store_events(
     """Store events. Once acknowledged, they are stored and count for the user's next recommendation.
 
     `clamped` counts events whose time was out of the window and was changed, `expired` those older than the
-    retention period, `moved` the stored events of sessions that became those of a user; they are omitted if
+    retention period, `moved` the stored events of sessions that became those of a user, and
+    `moved_duplicates` those that did not, as their user has other events with their ids; they are omitted if
     zero. `warning` counts events that training will leave out by their kind.
     """
     live = parts.model_holder.live.bundle.manifest if parts.model_holder.version else None
@@ -38,7 +47,8 @@ async def store_events(
     answer: dict[str, Any] = {"stored": stored, "duplicates": len(events) - stored}
     clamped = sum(before is not after for before, after in zip(sent, placed, strict=True))
     moved = await _move_sessions(body.events, parts.histories)
-    counts = {"clamped": clamped, "expired": len(placed) - len(events), "moved": moved}
+    counts = {"clamped": clamped, "expired": len(placed) - len(events)}
+    counts |= {"moved": moved.new, "moved_duplicates": moved.known}
     answer |= {name: count for name, count in counts.items() if count}
     if live and (warning := _kind_warning(events, live)):
         answer["warning"] = warning
@@ -75,16 +85,17 @@ async def forget(user_id: UserId, parts: Parts) -> Response:
     return json_response({"user_id": user_id, "deleted": await parts.histories.forget(user_id)})
 
 
-async def _move_sessions(events: Sequence[EventBody], store: HistoryStore) -> int:
-    """Move the stored events of each session to the first user that it comes with; return their number."""
+async def _move_sessions(events: Sequence[EventBody], store: HistoryStore) -> Moved:
+    """Move the stored events of each session to the first user that it comes with."""
     users: dict[str, str] = {}
     for event in events:
         if event.stranger is not None and event.user_id is not None:
             users.setdefault(event.stranger, str(event.user_id))
     if not users:
-        return 0
+        return Moved(0, 0)
     newest = await store.recent(list(users), 1)
-    return sum([await store.move(one, to) for one, to in users.items() if newest[one].items])
+    moved = [await store.move(one, to) for one, to in users.items() if newest[one].items]
+    return Moved(sum(one.new for one in moved), sum(one.known for one in moved))
 
 
 def _check_kinds(events: Sequence[Event], manifest: Manifest) -> None:

@@ -21,6 +21,7 @@ from turret.service.stores.contract import (
     COUNT_LIMIT,
     Event,
     History,
+    Moved,
     StoreKind,
     Stores,
     drop_expired,
@@ -218,13 +219,15 @@ class RedisHistory:
         deleted: int = await self._redis.run(FORGET, self._keys(user), values)
         return deleted
 
-    async def move(self, user: str, to: str) -> int:
+    async def move(self, user: str, to: str) -> Moved:
         # Two users may be on two servers, so a portion is with both of them for a moment.
-        keys, claim, moved = self._keys(user), self._address.claim(user), 0
+        keys, claim, moved = self._keys(user), self._address.claim(user), Moved(0, 0)
         while True:
             reply = await self._redis.run(CLAIM, [keys[0], claim], [to, _CLAIM_MS, _MOVED_PORTION])
             events = self._events(to, reply)
-            moved += await self.append(events)
+            kept = drop_expired(events, oldest_kept(self._keep_days))
+            new = await self.append(kept)
+            moved = Moved(moved.new + new, moved.known + len(kept) - new)
             pairs = zip(reply[::2], (event.event_id for event in events), strict=True)
             is_last = len(events) < _MOVED_PORTION
             if events:

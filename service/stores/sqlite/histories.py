@@ -15,6 +15,7 @@ from turret.service.stores.contract import (
     COUNT_LIMIT,
     Event,
     History,
+    Moved,
     StoreKind,
     Stores,
     drop_expired,
@@ -161,9 +162,9 @@ class SqliteHistory:
                 yield events
 
     async def forget(self, user: str) -> int:
-        return await self._take(user, None)
+        return (await self._take(user, None)).new
 
-    async def move(self, user: str, to: str) -> int:
+    async def move(self, user: str, to: str) -> Moved:
         return await self._take(user, to)
 
     async def health_warnings(self) -> list[str]:
@@ -173,26 +174,26 @@ class SqliteHistory:
         for database in (self._short, self._long, self._writer):
             await database.close()
 
-    async def _take(self, user: str, to: str | None) -> int:
+    async def _take(self, user: str, to: str | None) -> Moved:
         """Delete a user's events, which become those of `to`, in portions.
 
-        Returns the number of those that have not expired, or of them the new ones of `to`.
+        Those that have expired do not count; without `to` all others are new.
         """
 
-        def take_oldest(connection: sqlite3.Connection) -> tuple[int, int]:
+        def take_oldest(connection: sqlite3.Connection) -> tuple[int, int, int]:
             self._check_identity()
             oldest = oldest_kept(self._keep_days)
             rows = sorted(connection.execute(_TAKE_OLDEST, (user, _TAKEN_PORTION)).fetchall())
             kept = [(name, to, item, time, kind) for time, _, name, item, kind in rows if time >= oldest]
             new = len(kept) if to is None else connection.executemany(_INSERT, kept).rowcount
-            return len(rows), max(new, 0)
+            return len(rows), new, len(kept) - new
 
-        counted = 0
+        moved = Moved(0, 0)
         while True:
-            taken, new = await self._writer.write(take_oldest)
-            counted += new
+            taken, new, known = await self._writer.write(take_oldest)
+            moved = Moved(moved.new + new, moved.known + known)
             if taken < _TAKEN_PORTION:
-                return counted
+                return moved
 
     def _unavailable(self, error: Exception) -> HistoryUnavailableError:
         return HistoryUnavailableError(f"{self._name} unavailable: {error}")
