@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from sys import getsizeof
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from turret.tower.catalog.catalog import Catalog
 from turret.tower.catalog.columns import ItemColumns
 from turret.tower.catalog.conditions import Under
 from turret.tower.catalog.filters import MAX_CONDITIONS, MAX_DEPTH, MAX_VALUES, Filter, compile_filter
+from turret.tower.catalog.masks import MASK_BYTES
 from turret.tower.engines.engine import EngineItems
 from turret.tower.engines.fields import engine_fields, where_of
 from turret.tower.errors import BundleError, FilterError
@@ -305,6 +307,19 @@ def test_an_item_has_the_same_values_in_the_catalog_and_beside_it(items: list[di
     for name in FIELDS:
         values = catalog.values_of(name, np.arange(len(items)))
         assert [*map(set, values)] == [set(columns.comparable(item[name])) for item in items]
+
+
+def test_cached_masks_are_bounded_with_the_values_of_their_filters() -> None:
+    """A filter of the longest body outweighs the mask of a small catalog."""
+    catalog = Catalog.build([0], {"title": ["a"]})
+    for number in range(20):
+        texts = [f"{number} {place} {'é' * 60_000}" for place in range(100)]
+        compile_filter({"title": {"any_of": texts}}, catalog).allowed()
+    assert MASK_BYTES / 2 < len(catalog.masks) * sum(map(getsizeof, texts)) < catalog.masks.size <= MASK_BYTES
+    for number in range(600):
+        compile_filter({"title": {"equals": str(number)}}, catalog).allowed()
+    assert len(catalog.masks) == 512
+    assert catalog.masks.size < 1_000_000
 
 
 @pytest.mark.parametrize(

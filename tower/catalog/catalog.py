@@ -42,7 +42,7 @@ class Catalog:
         self._head = head
         self._count = count
         self.kinds = head.kinds
-        self.masks = MaskCache(count)
+        self.masks = MaskCache()
         self._buffer = sections.buffer
         if "items" not in head.sections or head.sections["items"].offset:
             raise sections.fault("items", "is not at the beginning")

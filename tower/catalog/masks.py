@@ -3,13 +3,14 @@
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from functools import cached_property
+from sys import getsizeof
 from threading import Lock
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-# The bytes of all masks of one cache, but for a few that are kept of a huge catalog.
+# The bytes of one cache, but for a few masks that are kept of a huge catalog.
 MASK_BYTES = 64_000_000
 # A mask has one byte a row, and its allowed rows as int64 where they are few.
 _ROW_BYTES = 5
@@ -43,11 +44,11 @@ class RowMask:
 
 
 class MaskCache:
-    """Least-recently-used masks of `rows` rows by key."""
+    """Least-recently-used masks by key, up to `MASK_BYTES` with their keys and origins."""
 
-    def __init__(self, rows: int) -> None:
-        self.capacity = min(_MOST, max(_FEWEST, MASK_BYTES // max(1, rows * _ROW_BYTES)))
-        self._masks: OrderedDict[Hashable, RowMask] = OrderedDict()
+    def __init__(self) -> None:
+        self.size = 0  # bytes
+        self._masks: OrderedDict[Hashable, tuple[RowMask, int]] = OrderedDict()
         self._lock = Lock()
 
     def __len__(self) -> int:
@@ -59,12 +60,22 @@ class MaskCache:
             cached = self._masks.get(key)
             if cached is not None:
                 self._masks.move_to_end(key)
-                return cached
+                return cached[0]
         mask = make()
         mask.flags.writeable = False
         allowed = RowMask(mask, origin)
+        size = _ROW_BYTES * len(mask) + bytes_of(key)
         with self._lock:
-            self._masks[key] = allowed
-            if len(self._masks) > self.capacity:
-                self._masks.popitem(last=False)
+            _, before = self._masks.pop(key, (None, 0))  # another thread has made it too
+            self._masks[key] = allowed, size
+            self.size += size - before
+            while len(self) > _MOST or (len(self) > _FEWEST and self.size > MASK_BYTES):
+                _, (_, gone) = self._masks.popitem(last=False)
+                self.size -= gone
         return allowed
+
+
+def bytes_of(value: object) -> int:
+    """The bytes of a tuple or a condition, with the values in it."""
+    inner = value if isinstance(value, tuple) else getattr(value, "__dict__", {}).values()
+    return getsizeof(value) + sum(map(bytes_of, inner))
