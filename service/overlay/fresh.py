@@ -1,9 +1,11 @@
 """The overlay of a bundle: items added, changed and withdrawn since it was made."""
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from sys import getsizeof
+from typing import NamedTuple
 
 import numpy as np
 import orjson
@@ -11,6 +13,7 @@ from numpy.typing import NDArray
 
 from turret.data.moments import milliseconds
 from turret.data.vocabulary import Id, Vocabulary, find_rows, is_canonical_integer
+from turret.service.overlay.persistent import GrowingArray, LayeredMap
 from turret.service.stores.contract import Change, Changes
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.catalog.columns import ItemColumns, Kind, Mask
@@ -18,23 +21,50 @@ from turret.tower.catalog.filters import Filter
 from turret.tower.catalog.masks import RowMask
 from turret.tower.errors import EncodingError
 
-# Bytes that Python's objects and the columns of filters add to an item and to an id.
-ITEM_OVERHEAD, ID_OVERHEAD = 700, 150
-# The most items whose columns are made at once, which takes a quarter of a second of a thread.
-_LARGEST = 16_384
+# Bytes that the objects, the maps and the columns around an item take, those of its fields, and of each value
+# of a list among these; measured by `tracemalloc`.
+ITEM_OVERHEAD, FIELDS_OVERHEAD, VALUE_OVERHEAD = 300, 300, 50
+# The bytes of the items whose columns are made at once, which takes a quarter of a second of a thread.
+_LARGEST = 16_000_000
+# Superseded changes are kept until they have as many bytes as the others, and so many more.
+_SLACK = 1_000_000
 _log = logging.getLogger("turret.items")
+
+
+def fields_bytes(fields: bytes) -> int:
+    """The bytes that changed fields take in a process, as JSON and as columns."""
+    return FIELDS_OVERHEAD + 2 * len(fields) + VALUE_OVERHEAD * fields.count(b",")
+
+
+def item_bytes(item: str, features: bytes, dimension: int) -> int:
+    """The bytes that a fresh item takes in a process beside its fields."""
+    return ITEM_OVERHEAD + getsizeof(item) + len(features) + 4 * dimension
 
 
 @dataclass(frozen=True)
 class _Block:
-    """Items that changed at about the same time; `is_newest` [m] tells which of `rows` no later block has."""
+    """Items that changed at about the same time.
+
+    `sizes` [m] are the bytes of their fields; `is_newest` [m] tells which of `rows` no later block has.
+    """
 
     rows: NDArray[np.int64]  # ascending
+    sizes: NDArray[np.int64]
     columns: ItemColumns
     is_newest: Mask
 
     def current(self) -> NDArray[np.int64]:
         return self.rows[self.is_newest]
+
+    @cached_property
+    def size(self) -> int:
+        """The bytes of the newest."""
+        return int(self.sizes[self.is_newest].sum())
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether less than half of the bytes are of the newest."""
+        return 2 * self.size < int(self.sizes.sum())
 
     def without(self, rows: NDArray[np.int64]) -> "_Block":
         places = np.searchsorted(self.rows, rows)
@@ -52,12 +82,13 @@ class ChangedFields:
     """The changed fields of some rows. Immutable; `kinds` are those of the catalog's fields.
 
     A change makes a block of its own, and blocks merge as they grow, so each item is read again log2(n)
-    times; a filter reads a block at once.
+    times; a filter reads a block at once. `size` is in bytes, `held` with superseded fields.
     """
 
     kinds: Mapping[str, Kind] = field(default_factory=dict)
-    by_row: Mapping[int, bytes] = field(default_factory=dict)  # JSON objects
-    size: int = 0  # bytes of the JSON
+    by_row: LayeredMap[int, bytes] = field(default_factory=LayeredMap)  # JSON objects
+    size: int = 0
+    held: int = 0
     _blocks: tuple[_Block, ...] = ()  # the oldest first
 
     def changed(self, changes: Mapping[int, bytes], removed: Iterable[int] = ()) -> "ChangedFields":
@@ -65,21 +96,29 @@ class ChangedFields:
         gone = {row for row in removed if row in self.by_row} | changes.keys()
         if not gone:
             return self
-        by_row = {**self.by_row, **changes}
-        for row in gone - changes.keys():
-            del by_row[row]
-        size = self.size + sum(map(len, changes.values()))
-        size -= sum(len(self.by_row[row]) for row in gone if row in self.by_row)
+        by_row = self.by_row.changed(changes, gone - changes.keys())
+        more = sum(map(fields_bytes, changes.values()))
+        less = sum(fields_bytes(self.by_row[row]) for row in gone if row in self.by_row)
         rows = np.array(sorted(gone), dtype=np.int64)
-        blocks = [block for block in (one.without(rows) for one in self._blocks) if block.is_newest.any()]
-        new = np.array(sorted(changes), dtype=np.int64)
-        while blocks and np.count_nonzero(blocks[-1].is_newest) <= min(len(new), _LARGEST - len(new)):
-            new = np.concatenate([new, blocks.pop().current()])
-        if len(new):
-            new.sort()
-            columns = ItemColumns(self.kinds, [orjson.loads(by_row[row]) for row in new.tolist()])
-            blocks.append(_Block(new, columns, np.ones(len(new), dtype=bool)))
-        return ChangedFields(self.kinds, by_row, size, tuple(blocks))
+        blocks = [block.without(rows) for block in self._blocks]
+        again = [block for block in blocks if block.is_sparse]
+        blocks = [block for block in blocks if not block.is_sparse]
+        new, size = [*changes], more + sum(block.size for block in again)
+        while blocks and blocks[-1].size <= min(size, _LARGEST - size):
+            size += blocks[-1].size
+            again.append(blocks.pop())
+        new += [row for block in again for row in block.current().tolist()]
+        blocks += _blocks(self.kinds, by_row, sorted(new))
+        return ChangedFields(self.kinds, by_row, self.size + more - less, self.held + more, tuple(blocks))
+
+    def compacted(self, row_of: NDArray[np.int64] | None = None) -> "ChangedFields":
+        """These fields without superseded ones; each row becomes `row_of[row]`."""
+        fields, blocks = dict(self.by_row.items()), self._blocks
+        if row_of is not None:
+            fields = {int(row_of[row]): text for row, text in fields.items()}
+            # Rows of a block that are not its newest get numbers of others, and stay marked.
+            blocks = tuple(replace(block, rows=row_of[block.rows]) for block in blocks)
+        return replace(self, by_row=LayeredMap(fields), held=self.size, _blocks=blocks)
 
     def put_allowed(self, filtering: Filter, mask: Mask) -> None:
         """Set the changed rows of `mask` [N] to whether a filter allows them."""
@@ -88,63 +127,90 @@ class ChangedFields:
             mask[block.current()] = allowed[block.is_newest]
 
 
+def _blocks(kinds: Iterable[str], by_row: Mapping[int, bytes], rows: Sequence[int]) -> Iterator[_Block]:
+    """Make blocks of ascending rows, each of about `_LARGEST` bytes at most."""
+    sizes = np.array([fields_bytes(by_row[row]) for row in rows], dtype=np.int64)
+    parts = np.cumsum(sizes) // _LARGEST
+    for part in np.unique(parts):
+        first, end = np.searchsorted(parts, [part, part + 1])
+        columns = ItemColumns(kinds, [orjson.loads(by_row[row]) for row in rows[first:end]])
+        some = np.array(rows[first:end], dtype=np.int64)
+        yield _Block(some, sizes[first:end], columns, np.ones(len(some), dtype=bool))
+
+
+class Sent(NamedTuple):
+    """The id of a fresh item, and its features as a JSON object as they were put."""
+
+    item: str
+    features: bytes
+
+
 @dataclass(frozen=True)
 class FreshItems:
     """The changes to a bundle of N rows, and the items added to it, whose rows begin with N. Immutable.
 
     A new item, and one that is put again, takes the next row; its earlier row is no longer recommended.
-    `vectors` float32 [M, D], `ids` and `features` (JSON objects as they were put) are those of the M rows
-    from N on, and `positions` has those that are recommended, row - N by id, in the order of their last
-    changes. `added` has their fields by position, and `replaced` the new fields of rows of the bundle.
-    `withdrawn` are the bundle's sorted rows that are not recommended, `withdrawn_ids` the ids of other
-    withdrawn items. `number` is that of the last change.
+    `places` has row - N of those that are recommended by id, and `sent` their ids and features by place;
+    `is_served` [M] marks their places, in the order of their last changes, and `rows` has the vectors of all
+    M. `added` has their fields by place, and `replaced` the new fields of rows of the bundle. `withdrawn` are
+    the bundle's sorted rows that are not recommended. `number` is that of the last change.
+
+    A change costs in proportion to its items, and copies a byte of each fresh item and 8 of each withdrawn.
     """
 
     vocabulary: Vocabulary  # of the bundle, which lives no longer for its overlay
-    vectors: NDArray[np.float32]
-    ids: Sequence[str] = ()
-    features: Sequence[bytes] = ()
-    positions: Mapping[str, int] = field(default_factory=dict)
+    rows: GrowingArray
+    is_served: Mask = field(default_factory=lambda: np.empty(0, bool))
+    places: LayeredMap[str, int] = field(default_factory=LayeredMap)
+    sent: LayeredMap[int, Sent] = field(default_factory=LayeredMap)
     added: ChangedFields = field(default_factory=ChangedFields)
     replaced: ChangedFields = field(default_factory=ChangedFields)
     withdrawn: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    withdrawn_ids: frozenset[str] = frozenset()
     number: int = 0
+    sent_size: int = 0  # bytes of `sent` and `rows`
+    sent_held: int = 0  # with superseded ones
 
     def __len__(self) -> int:
-        return len(self.positions)
+        return len(self.places)
 
     @property
     def first_row(self) -> int:
         """N, the row of the first fresh item."""
         return len(self.vocabulary)
 
-    @cached_property
+    @property
+    def vectors(self) -> NDArray[np.float32]:
+        """The vectors [M, D] of the fresh rows."""
+        return self.rows.values
+
+    @property
     def size(self) -> int:
-        """About the bytes that the changes take in a process."""
-        features = sum(len(self.features[place]) for place in self.positions.values())
-        vectors = len(self) * int(self.vectors[:1].nbytes)
-        fields = 2 * (self.added.size + self.replaced.size)  # as JSON and as columns
-        items = ITEM_OVERHEAD * (len(self) + len(self.replaced.by_row))
-        return features + vectors + fields + items + ID_OVERHEAD * len(self.withdrawn_ids)
+        """The bytes that the changes take in a process, but for up to as many of superseded ones."""
+        return self.sent_size + self.added.size + self.replaced.size + self.withdrawn.nbytes
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether more bytes are of superseded changes than of the others."""
+        held = self.sent_held + self.added.held + self.replaced.held
+        return held > 2 * self.size + _SLACK
 
     def row(self, outside_id: Id) -> int | None:
         """Return the row of an id, or None; withdrawn items of the bundle have one too."""
         row = self.vocabulary.row(outside_id)
-        if row is not None or not self.positions:
+        if row is not None or not self.places:
             return row
-        position = self.positions.get(str(outside_id))
-        return None if position is None else self.first_row + position
+        place = self.places.get(str(outside_id))
+        return None if place is None else self.first_row + int(place)
 
     def known_rows(self, ids: Iterable[Id]) -> tuple[NDArray[np.int32], list[Id]]:
         """Return the rows of the known ids, in the order given, and the unknown ids."""
-        if not self.positions:
+        if not self.places:
             return self.vocabulary.known_rows(ids)
         return find_rows(self.row, ids)
 
     def known_rows_of_each(self, lists: Sequence[Sequence[Id]]) -> list[tuple[NDArray[np.int32], list[Id]]]:
         """Return `known_rows` of each list."""
-        if not self.positions:
+        if not self.places:
             return self.vocabulary.known_rows_of_each(lists)
         return [find_rows(self.row, ids) for ids in lists]
 
@@ -152,14 +218,27 @@ class FreshItems:
         """Return the id of a row, of the type of the bundle's ids."""
         if row < self.first_row:
             return self.vocabulary.id(row)
-        text = self.ids[row - self.first_row]
+        text = self.sent[row - self.first_row].item
         return int(text) if self.vocabulary.kind == "integer" else text
 
     def fields_of(self, row: int) -> bytes | None:
-        """Return an item's fields as JSON; None if those of the bundle's catalog apply."""
-        if row < self.first_row:
-            return self.replaced.by_row.get(row)
-        return self.added.by_row[row - self.first_row]
+        """Return an item's fields as JSON; None if those of the catalog apply, or the row has no item."""
+        is_added = row >= self.first_row
+        fields: bytes | None = (
+            self.added.by_row.get(row - self.first_row) if is_added else self.replaced.by_row.get(row)
+        )
+        return fields
+
+    def rows_changed_since(self, earlier: "FreshItems") -> set[int]:
+        """Rows of which the id or the fields may be others than in an earlier overlay of the bundle."""
+        places = self.added.by_row.keys_since(earlier.added.by_row)
+        rows = self.replaced.by_row.keys_since(earlier.replaced.by_row)
+        return rows.union(self.first_row + place for place in places)
+
+    def is_withdrawn(self, row: int) -> bool:
+        """Whether a row of the bundle is withdrawn."""
+        place = int(np.searchsorted(self.withdrawn, row))
+        return place < len(self.withdrawn) and int(self.withdrawn[place]) == row
 
     @cached_property
     def served(self) -> RowMask | None:
@@ -170,14 +249,10 @@ class FreshItems:
         mask[self.withdrawn] = False
         return RowMask(mask)
 
-    @cached_property
+    @property
     def fresh_served(self) -> Mask | None:
         """The mask [M] of the fresh rows that are recommended; None for all."""
-        if len(self.positions) == len(self.ids):
-            return None
-        mask = np.zeros(len(self.ids), dtype=bool)
-        mask[list(self.positions.values())] = True
-        return mask
+        return None if len(self) == len(self.is_served) else self.is_served
 
     def allowed(self, filtering: Filter) -> RowMask:
         """The rows [N] of the bundle that a filter allows.
@@ -205,7 +280,7 @@ class FreshItems:
         return mask
 
     def _fresh_mask(self, filtering: Filter) -> Mask:
-        mask = np.zeros(len(self.ids), dtype=bool)
+        mask = np.zeros(len(self.is_served), dtype=bool)
         self.added.put_allowed(filtering, mask)
         return mask
 
@@ -214,7 +289,7 @@ def empty_overlay(bundle: Bundle) -> FreshItems:
     """The empty overlay of a bundle."""
     empty = np.empty((0, bundle.manifest.dimension), dtype=np.float32)
     fields = ChangedFields(bundle.catalog.kinds)
-    return FreshItems(bundle.vocabulary, empty, added=fields, replaced=fields)
+    return FreshItems(bundle.vocabulary, GrowingArray(empty), added=fields, replaced=fields)
 
 
 def apply_changes(fresh: FreshItems, bundle: Bundle, changes: Changes) -> FreshItems:
@@ -224,7 +299,8 @@ def apply_changes(fresh: FreshItems, bundle: Bundle, changes: Changes) -> FreshI
       item tower reads them. Without an item tower it is ignored.
     - An item of the bundle keeps its vector. A change newer than the bundle replaces its fields; an older one
       is part of the bundle already.
-    - A withdrawn item is left out, however old the change, until it is put again.
+    - A withdrawn item is left out, however old the change, until it is put again; the overlay keeps no
+      withdrawal of an item that the bundle lacks.
     - An invalid entry of the store is skipped and logged.
     """
     valid = [change for change in changes.items if is_valid(change)]
@@ -232,66 +308,77 @@ def apply_changes(fresh: FreshItems, bundle: Bundle, changes: Changes) -> FreshI
         return fresh if changes.last == fresh.number else replace(fresh, number=changes.last)
     exported = catalog_time(bundle)
     replaced: dict[int, bytes] = {}
-    withdrawn_rows, withdrawn_ids = set(fresh.withdrawn.tolist()), set(fresh.withdrawn_ids)
+    is_withdrawn: dict[int, bool] = {}  # by row
     arrived: list[Change] = []
-    changed_rows: list[int] = []
     for change in valid:
         row = bundle.vocabulary.row(change.item)
         if row is not None:
-            changed_rows.append(row)
+            is_withdrawn[row] = change.is_withdrawn
             replaced.pop(row, None)
-            withdrawn_rows.discard(row)
-            if change.is_withdrawn:
-                withdrawn_rows.add(row)
-            elif change.fields is not None and change.time >= exported:
+            if change.fields is not None and change.time >= exported:
                 replaced[row] = change.fields
-        elif change.is_withdrawn:
-            withdrawn_ids.add(change.item)
-        else:
-            withdrawn_ids.discard(change.item)
+        elif not change.is_withdrawn:
             arrived.append(change)
-    moved = {change.item for change in valid}
     fresh = replace(
-        _with_added(fresh, moved, *_encode(bundle, arrived)),
-        replaced=fresh.replaced.changed(replaced, changed_rows),
-        withdrawn=np.array(sorted(withdrawn_rows), dtype=np.int64),
-        withdrawn_ids=frozenset(withdrawn_ids),
+        _with_added(fresh, {change.item for change in valid}, *_encode(bundle, arrived)),
+        replaced=fresh.replaced.changed(replaced, is_withdrawn),
+        withdrawn=_with_rows(fresh.withdrawn, is_withdrawn),
         number=changes.last,
     )
-    return fresh if 2 * len(fresh) >= len(fresh.ids) else _compact(fresh)
+    return _compacted(fresh) if fresh.is_sparse else fresh
+
+
+def _with_rows(rows: NDArray[np.int64], is_in: Mapping[int, bool]) -> NDArray[np.int64]:
+    """Sorted rows with those that are in, and without those that are not."""
+    if not is_in:
+        return rows
+    left = rows[~np.isin(rows, [*is_in])]
+    new = np.array(sorted(row for row, one in is_in.items() if one), dtype=np.int64)
+    return np.insert(left, np.searchsorted(left, new), new)
 
 
 def _with_added(
     fresh: FreshItems, moved: Collection[str], arrived: Sequence[Change], vectors: NDArray[np.float32]
 ) -> FreshItems:
     """The overlay without the fresh items `moved`, and with those that `arrived` behind all others."""
-    left = [fresh.positions[item] for item in moved if item in fresh.positions]
-    if not left and not arrived:
+    gone = {item: fresh.places[item] for item in moved if item in fresh.places}
+    if not gone and not arrived:
         return fresh
-    positions = {item: place for item, place in fresh.positions.items() if item not in moved}
-    places = range(len(fresh.ids), len(fresh.ids) + len(arrived))
-    fields = {place: change.fields or b"{}" for place, change in zip(places, arrived, strict=True)}
+    left = [*gone.values()]
+    rows = fresh.rows.extended(vectors)
+    is_served = np.concatenate([fresh.is_served, np.ones(len(arrived), dtype=bool)])
+    is_served[left] = False
+    new = dict(enumerate(arrived, len(fresh.is_served)))
+    sent = {place: Sent(change.item, change.features or b"{}") for place, change in new.items()}
+    more, less = (
+        sum(item_bytes(*one, vectors.shape[1]) for one in some)
+        for some in (sent.values(), map(fresh.sent.__getitem__, left))
+    )
     return replace(
         fresh,
-        vectors=np.concatenate([fresh.vectors, vectors]),
-        ids=[*fresh.ids, *(change.item for change in arrived)],
-        features=[*fresh.features, *(change.features or b"{}" for change in arrived)],
-        positions=positions | {change.item: place for place, change in zip(places, arrived, strict=True)},
-        added=fresh.added.changed(fields, left),
+        rows=rows,
+        is_served=is_served,
+        places=fresh.places.changed({one.item: place for place, one in sent.items()}, gone),
+        sent=fresh.sent.changed(sent, left),
+        added=fresh.added.changed({place: one.fields or b"{}" for place, one in new.items()}, left),
+        sent_size=fresh.sent_size + more - less,
+        sent_held=fresh.sent_held + more,
     )
 
 
-def _compact(fresh: FreshItems) -> FreshItems:
-    """The overlay without the rows that are no longer recommended."""
-    kept = list(fresh.positions.values())
-    none = ChangedFields(fresh.added.kinds)
+def _compacted(fresh: FreshItems) -> FreshItems:
+    """The overlay without superseded changes."""
+    kept = np.flatnonzero(fresh.is_served)
+    sent = {place: fresh.sent[int(old)] for place, old in enumerate(kept)}
     return replace(
         fresh,
-        vectors=fresh.vectors[kept],
-        ids=list(fresh.positions),
-        features=[fresh.features[place] for place in kept],
-        positions={item: place for place, item in enumerate(fresh.positions)},
-        added=none.changed({new: fresh.added.by_row[old] for new, old in enumerate(kept)}),
+        rows=GrowingArray(fresh.vectors[kept]),
+        is_served=np.ones(len(kept), dtype=bool),
+        places=LayeredMap({one.item: place for place, one in sent.items()}),
+        sent=LayeredMap(sent),
+        added=fresh.added.compacted(np.cumsum(fresh.is_served) - 1),
+        replaced=fresh.replaced.compacted(),
+        sent_held=fresh.sent_size,
     )
 
 
@@ -324,10 +411,20 @@ def _encode(bundle: Bundle, changes: list[Change]) -> tuple[list[Change], NDArra
     """The changes that this bundle can serve, and the vectors of their items."""
     encoder = bundle.item_encoder
     servable = [change for change in changes if can_name(bundle.vocabulary, change.item)]
-    while encoder and servable:
-        features = [encoder.readable(orjson.loads(change.features or b"{}")) for change in servable]
-        try:
-            return servable, encoder.encode(features)
-        except EncodingError as error:  # the tower of another version accepted these features
-            del servable[error.position]
-    return [], np.empty((0, bundle.manifest.dimension), dtype=np.float32)
+    nothing: tuple[list[Change], NDArray[np.float32]] = (
+        [],
+        np.empty((0, bundle.manifest.dimension), np.float32),
+    )
+    if encoder is None or not servable:
+        return nothing
+    try:
+        features = (encoder.readable(orjson.loads(change.features or b"{}")) for change in servable)
+        return servable, encoder.encode([*features])
+    except EncodingError:  # the tower of another version accepted these features
+        if len(servable) == 1:
+            return nothing
+    middle = len(servable) // 2
+    (first, ahead), (second, behind) = (
+        _encode(bundle, some) for some in (servable[:middle], servable[middle:])
+    )
+    return [*first, *second], np.concatenate([ahead, behind])

@@ -9,7 +9,14 @@ import orjson
 
 from turret.data.vocabulary import ID_LENGTH
 from turret.service.errors import BodyError, ConflictError, InvalidFieldError, NotFoundError, RequestError
-from turret.service.overlay.fresh import ITEM_OVERHEAD, FreshItems, can_name, catalog_time, is_valid
+from turret.service.overlay.fresh import (
+    FreshItems,
+    can_name,
+    catalog_time,
+    fields_bytes,
+    is_valid,
+    item_bytes,
+)
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache, in_time
 from turret.service.stores.contract import Change, ItemStore, NewChange, now_ms
 from turret.service.versions.follower import Late
@@ -82,8 +89,9 @@ class ItemWriter:
         waiting, number = [*range(len(edits))], 0
         while waiting:  # each turn but the first follows changes of the same items by somebody else
             asked = [edits[place] for place in waiting]
-            plan = _Plan(bundle, await self._overlay.of(bundle), self._limit, asked)
-            items = list({edit.item for edit in asked if edit.method == "PATCH"})
+            fresh = await self._overlay.of(bundle)
+            plan = _Plan(bundle, fresh, self._limit, asked)
+            items = list({edit.item for edit in asked if _asks_store(edit, fresh)})
             last = await in_time(self._store.last(items), self._seconds) if items else []
             known = dict(zip(items, last, strict=True))
             is_short = len(asked) <= _FEW
@@ -94,6 +102,11 @@ class ItemWriter:
             overtaken = {change.item for change, at in zip(changes, numbers, strict=True) if not at}
             waiting = [place for place in waiting if edits[place].item in overtaken and place not in refused]
         return number, [refused.get(place) for place in range(len(edits))]
+
+
+def _asks_store(edit: ItemEdit, fresh: FreshItems) -> bool:
+    """Whether an edit depends on the last change of its item, which the overlay may lack."""
+    return edit.method == "PATCH" or (edit.method == "DELETE" and fresh.row(edit.item) is None)
 
 
 class _Content(NamedTuple):
@@ -118,7 +131,7 @@ class _Plan:
     def changes(self, last: Mapping[str, Change | None]) -> list[NewChange]:
         """The changes to store, one of each item: the outcome of its edits in their order.
 
-        `last` has the last changes of the items that are changed in part.
+        `last` has the last changes of the items that edits ask the store for.
         """
         self._check_features([place for place, edit in enumerate(self._edits) if edit.method != "DELETE"])
         contents: dict[str, _Content] = {}
@@ -149,8 +162,7 @@ class _Plan:
             raise InvalidFieldError("id", item, words)
         unknown = f"version {version} has no such item, and none was added; "
         if edit.method == "DELETE":
-            is_known = self._fresh.row(item) is not None or item in self._fresh.withdrawn_ids
-            if not is_known and content is None:
+            if self._fresh.row(item) is None and content is None and last is None:
                 raise NotFoundError("id", item, f"{unknown}check the id")
             return _Content()
         features, fields = edit.features, edit.fields
@@ -204,9 +216,9 @@ class _Plan:
     def _bytes(self, item: str, content: _Content) -> int:
         if content.features is None or content.fields is None:
             return 0
-        size = ITEM_OVERHEAD + 2 * len(content.fields)
+        size = fields_bytes(content.fields)
         if self._bundle.vocabulary.row(item) is None:
-            size += len(content.features) + 4 * self._bundle.manifest.dimension
+            size += item_bytes(item, content.features, self._bundle.manifest.dimension)
         return size
 
     def _held(self, item: str) -> _Content:
@@ -214,7 +226,7 @@ class _Plan:
         row, first = self._fresh.row(item), self._fresh.first_row
         if row is None or (fields := self._fresh.fields_of(row)) is None:
             return _Content()
-        return _Content(self._fresh.features[row - first] if row >= first else b"", fields)
+        return _Content(self._fresh.sent[row - first].features if row >= first else b"", fields)
 
     def _check_features(self, places: Sequence[int]) -> None:
         """Refuse features that don't fit the item tower."""
@@ -227,8 +239,9 @@ class _Plan:
             if len(places) == 1:
                 self.refused[places[0]] = error
                 return
-            for place in places:
-                self._check_features([place])
+            middle = len(places) // 2
+            self._check_features(places[:middle])
+            self._check_features(places[middle:])
 
 
 def _merged(present: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:

@@ -52,7 +52,7 @@ class ItemView:
         # The JSON of numbers has no commas but the separators.
         scores = orjson.dumps(ranking.scores.tolist())[1:-1].split(b",")
         ends = [b',"source":"%b"}' % name.encode() for name in (source, "fresh")]
-        is_changed = self.fresh.positions or self.fresh.replaced.by_row
+        is_changed = self.fresh.places or self.fresh.replaced.by_row
         item = self.item_json if is_changed else self.bundle.catalog.item_json
         pieces = [
             b'{%b,"score":%b%b' % (item(row), score, ends[row >= first_fresh])
@@ -114,11 +114,8 @@ def item_status(
     """
     row = fresh.row(item)
     if row is None:
-        message = f"version {model.version} has no such item, and none was added; check the id"
-        if item in fresh.withdrawn_ids:
-            message = (
-                f"it was withdrawn, and version {model.version} doesn't have it; put it again to serve it"
-            )
+        message = f"version {model.version} has no such item, and none was added, or it was withdrawn"
+        message = f"{message}; check the id, or put the item to serve it"
         raise NotFoundError("id", item, message)
     view = ItemView(model.bundle, fresh)
     is_trained = row < fresh.first_row
@@ -127,11 +124,11 @@ def item_status(
         "version": model.version,
         "id": view.id(row),
         "fields": orjson.Fragment(view.json_of(row)),
-        "features": None if is_trained else orjson.Fragment(fresh.features[row - fresh.first_row]),
+        "features": None if is_trained else orjson.Fragment(fresh.sent[row - fresh.first_row].features),
         "in_index": is_trained,
         "fresh": not is_trained,
         "fields_replaced": row in fresh.replaced.by_row,
-        "withdrawn": is_trained and row in fresh.withdrawn,
+        "withdrawn": is_trained and fresh.is_withdrawn(row),
         "training_events": int(model.bundle.popularity[row]) if is_trained else None,
         "popularity_rank": model.retriever.popularity_rank(row) if is_trained else None,
         "versions": trained_in,

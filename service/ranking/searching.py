@@ -53,7 +53,7 @@ def _with_fresh(
 ) -> Ranking:
     if not len(fresh):
         return ranking
-    scores: Scores = np.zeros(len(fresh.ids), np.float32)
+    scores: Scores = np.zeros(len(fresh.is_served), np.float32)
     if query.vector is not None:
         rows = np.arange(fresh.first_row, fresh.first_row + len(scores))
         scores = scores_of(model.bundle.manifest.scoring, query, rows, fresh.vectors)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from turret.data.vocabulary import Id
 from turret.service.errors import InvalidFieldError, NotFoundError
-from turret.service.overlay.fresh import FreshItems
+from turret.service.overlay.fresh import FreshItems, empty_overlay
 from turret.service.ranking.item_view import ItemView
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.catalog.catalog import Catalog
@@ -86,7 +86,7 @@ class _SearchedVersion:
         self._rows: list[int] = np.argsort(-bundle.popularity, kind="stable").tolist()
         self._places = np.argsort(self._rows)
         self._items: dict[int, _Item] = {}  # the changed and added ones, by row
-        self._overlay: FreshItems | None = None
+        self._overlay = empty_overlay(bundle)
         # Searched by one thread, but any may drop the version.
         self._index = sqlite3.connect(":memory:", check_same_thread=False)
         # FTS5 keeps no texts, and ready lists for one and two letters, which most words begin with.
@@ -98,9 +98,9 @@ class _SearchedVersion:
     def matches(self, bundle: Bundle, fresh: FreshItems, query: str) -> Iterator[int]:
         """Yield the rows of the matching items that are not withdrawn, best first, each once."""
         self._follow(bundle, fresh)
-        seen = set(fresh.withdrawn.tolist())
+        seen: set[int] = set()
         for row in self._ranked(fresh, query):
-            if row not in seen:
+            if row not in seen and not fresh.is_withdrawn(row):
                 seen.add(row)
                 yield row
 
@@ -110,7 +110,7 @@ class _SearchedVersion:
             yield exact
         words = _WORD.findall(fold(query))
         if not words:
-            yield from (first_added + position for position in reversed([*fresh.positions.values()]))
+            yield from (first_added + int(place) for place in np.flatnonzero(fresh.is_served)[::-1])
             yield from self._rows
             return
         for rank in _ranks(words):
@@ -119,15 +119,12 @@ class _SearchedVersion:
 
     def _follow(self, bundle: Bundle, fresh: FreshItems) -> None:
         """Index the changes since the overlay of the last search."""
-        if fresh is self._overlay:
-            return
-        items = {row: (fresh.id(row), fields) for row, fields in fresh.replaced.by_row.items()}
-        for position in fresh.positions.values():
-            row = fresh.first_row + position
-            items[row] = fresh.id(row), fresh.added.by_row[position]
         with self._index:
-            for row in self._items.keys() | items.keys():
-                old, new = self._items.get(row), items.get(row)
+            for row in fresh.rows_changed_since(self._overlay):
+                old, fields = self._items.pop(row, None), fresh.fields_of(row)
+                new = None if fields is None else (fresh.id(row), fields)
+                if new is not None:
+                    self._items[row] = new
                 if old == new:
                     continue
                 catalogued = _of_bundle(bundle, row) if row < fresh.first_row else None
@@ -135,7 +132,7 @@ class _SearchedVersion:
                     self._index.execute(_REMOVE, self._entry(row, indexed))
                 if present := new or catalogued:
                     self._index.execute(_ADD, self._entry(row, present))
-        self._items, self._overlay = items, fresh
+        self._overlay = fresh
 
     def _entry(self, row: int, item: _Item) -> tuple[int, str, str, str]:
         """The number of a row, the first words of its names (id and title), its names, its other texts."""
@@ -186,11 +183,11 @@ def _strings(value: object) -> Sequence[str]:
 
 def items_json(bundle: Bundle, fresh: FreshItems, rows: Sequence[int]) -> bytes:
     """The JSON array of items: id, fields, training events (null for a fresh item), and maybe `withdrawn`."""
-    view, withdrawn = ItemView(bundle, fresh), set(fresh.withdrawn.tolist())
+    view = ItemView(bundle, fresh)
     items = []
     for row in rows:
         events = b"%d" % bundle.popularity[row] if row < fresh.first_row else b"null"
-        mark = b',"withdrawn":true' if row in withdrawn else b""
+        mark = b',"withdrawn":true' if fresh.is_withdrawn(row) else b""
         items.append(b'{%b,"training_events":%b%b}' % (view.item_json(row), events, mark))
     return b"[%b]" % b",".join(items)
 

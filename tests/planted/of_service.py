@@ -22,6 +22,21 @@ def a_replaced_item_is_filtered_by_its_old_fields(original: Any, self: Any, filt
     return original(replace(self, replaced={}), filtering)
 
 
+@planted("service.overlay.persistent:LayeredMap.changed", "service/test_overlay.py")
+def a_change_copies_all_changes_before_it(original: Any, self: Any, *given: Any) -> Any:
+    return seeing(original, _RATIO=1e9)(self, *given)
+
+
+@planted("service.overlay.fresh:_compacted", "service/test_overlay.py")
+def superseded_changes_are_kept(original: Any, fresh: Any) -> Any:
+    return fresh
+
+
+@planted("service.overlay.fresh:item_bytes", "service/test_overlay.py")
+def an_id_counts_as_a_short_one(original: Any, item: Any, *given: Any) -> Any:
+    return original(item[:8], *given)
+
+
 @planted("service.overlay.item_overlay_cache:ItemOverlayCache.current", "service/test_overlay.py")
 def a_stale_overlay_is_current(original: Any, self: Any, bundle: Any) -> Any:
     entry = self._entries.get(bundle)

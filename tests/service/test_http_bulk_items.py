@@ -15,7 +15,7 @@ from fastapi.testclient import TestClient
 from tests.conftest import contents
 from tests.support.item_towers import placed, with_item_tower
 from tests.support.service_app import ids, recommended, serving
-from turret.service.errors import ConflictError
+from turret.service.errors import ConflictError, NotFoundError
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.overlay.item_writer import ItemEdit, ItemWriter
 from turret.service.schemas import bodies
@@ -176,7 +176,7 @@ def test_long_lines_and_many_blank_ones_are_refused_before_they_are_parsed(
 
 # --- Writing them
 
-LIMIT = 10_000
+LIMIT = 9_000
 
 
 def edit(item: str, **fields: object) -> ItemEdit:
@@ -234,7 +234,7 @@ async def test_no_more_than_the_limit_are_put_by_several_workers(
     await overlays[0].poll()
     held = overlays[0].last_read(bundle)
     assert LIMIT - 1_000 < held.size <= LIMIT
-    there = list(held.ids) + [str(bundle.vocabulary.id(row)) for row in held.replaced.by_row]
+    there = list(held.places) + [str(bundle.vocabulary.id(row)) for row in held.replaced.by_row]
     assert await put_all(workers, bundle, [*there, *there]) == {"put": 2 * counts["put"]}
     await workers[1].write(bundle, [ItemEdit(there[0], "DELETE")])
     assert await put_all(workers, bundle, items) == counts
@@ -254,15 +254,18 @@ async def test_no_change_in_part_is_lost_among_several_workers(
     assert fields == {"title": "New"} | {f"part {n}": n for n in range(12)}
 
 
-async def test_ids_that_are_put_and_withdrawn_have_a_limit(bundle: Bundle) -> None:
-    """Each is held by every process and read by every later version; a withdrawal itself is never refused."""
-    (overlay,), (writer,) = workers_of([SqliteItems()], limit=2_000)
-    count = 0
-    while (await writer.write(bundle, [edit(str(count))])).refused == [None]:
-        assert (await writer.write(bundle, [ItemEdit(str(count), "DELETE")])).refused == [None]
-        count += 1
-    assert 5 < count < 14
-    assert len((await overlay.of(bundle)).withdrawn_ids) == count
+async def test_items_that_are_put_and_withdrawn_leave_nothing_behind(bundle: Bundle) -> None:
+    """A limit of one item is enough for any number of them, and a withdrawal can be sent again."""
+    (overlay,), (writer,) = workers_of([SqliteItems()], limit=3_000)
+    empty = (await overlay.of(bundle)).size
+    for number in range(30):
+        edits = [edit(str(number)), ItemEdit(str(number), "DELETE"), ItemEdit(str(number), "DELETE")]
+        for one in edits:
+            assert (await writer.write(bundle, [one])).refused == [None]
+    fresh = await overlay.of(bundle)
+    assert (len(fresh), fresh.size) == (0, empty)
+    (refused,), _ = await writer.write(bundle, [ItemEdit("31", "DELETE")])
+    assert isinstance(refused, NotFoundError)
 
 
 async def test_a_replica_that_is_late_is_named_though_the_last_changes_are_refused(bundle: Bundle) -> None:

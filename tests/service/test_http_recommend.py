@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from tests.conftest import USER_FEATURES, contents, plain_ranking
 from tests.support.repeats import ranking, repeating
 from tests.support.service_app import ids, post_events, recommended, serving
-from turret.service.overlay.fresh import FreshItems
+from turret.service.overlay.fresh import FreshItems, Sent
+from turret.service.overlay.persistent import GrowingArray, LayeredMap
 from turret.service.ranking.answers import ids_of, recommend
 from turret.service.ranking.query import NO_HISTORY, make_query
 from turret.service.schemas.requests import RecommendRequest
@@ -365,7 +366,8 @@ def test_an_item_that_was_put_after_the_export_gains_too(tmp_path: Path) -> None
     contents = repeating()
     bundle = Bundle.open(publish(tmp_path, contents))
     new = np.array([[0.6, 0.8, *[0.0] * 6]], dtype=np.float32)
-    fresh = FreshItems(bundle.vocabulary, new, ids=("999",), features=(b"{}",), positions={"999": 0})
+    served, places, sent = np.array([True]), LayeredMap({"999": 0}), LayeredMap({0: Sent("999", b"{}")})
+    fresh = FreshItems(bundle.vocabulary, GrowingArray(new), served, places, sent)
     history = [999, 105, 999, 107]
     query = make_query(RecommendRequest(history=history, k=61), NO_HISTORY, (), NOW * 1000)
     model = LoadedModel(bundle, Retriever(bundle), datetime.now(UTC))

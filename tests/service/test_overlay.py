@@ -4,10 +4,11 @@ import asyncio
 import gc
 import json
 import weakref
-from collections.abc import Container
+from collections.abc import Container, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
+from sys import getsizeof
 from typing import cast
 
 import numpy as np
@@ -18,8 +19,9 @@ from hypothesis import strategies as st
 from tests.conftest import contents
 from tests.oracles.filtering import holds
 from tests.support.item_towers import placed, with_item_tower
-from turret.data.vocabulary import Vocabulary
+from turret.data.vocabulary import ID_LENGTH, Vocabulary
 from turret.service.errors import ItemsUnavailableError
+from turret.service.overlay import fresh as module
 from turret.service.overlay.fresh import (
     ChangedFields,
     FreshItems,
@@ -29,13 +31,14 @@ from turret.service.overlay.fresh import (
     empty_overlay,
 )
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
+from turret.service.overlay.persistent import GrowingArray, LayeredMap
 from turret.service.ranking.searching import merge
 from turret.service.stores.contract import CHANGES_PAGE, Change, Changes, ItemStore, NewChange
 from turret.service.stores.sqlite.shared import SqliteItems
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import publish
 from turret.tower.catalog.catalog import Catalog
-from turret.tower.catalog.columns import Kind
+from turret.tower.catalog.columns import ItemColumns, Kind
 from turret.tower.catalog.filters import compile_filter
 from turret.tower.retrieval import Ranking
 
@@ -74,9 +77,17 @@ def overlay_of(bundle: Bundle, *items: Change) -> FreshItems:
     return apply_changes(empty_overlay(bundle), bundle, Changes(items[-1].number, items))
 
 
-def shown(fresh: FreshItems) -> tuple[list[object], dict[int, bytes], list[int], set[str]]:
-    ids: list[object] = [fresh.id(fresh.first_row + place) for place in fresh.positions.values()]
-    return ids, dict(fresh.replaced.by_row), fresh.withdrawn.tolist(), set(fresh.withdrawn_ids)
+def shown(fresh: FreshItems) -> tuple[list[object], dict[int, bytes], list[int]]:
+    ids: list[object] = [fresh.id(fresh.first_row + place) for place in served_places(fresh)]
+    return ids, dict(fresh.replaced.by_row), fresh.withdrawn.tolist()
+
+
+def served_places(fresh: FreshItems) -> list[int]:
+    """In the order of the last changes."""
+    found: list[int] = np.flatnonzero(fresh.is_served).tolist()
+    assert sorted(fresh.places.values()) == sorted(fresh.sent) == sorted(fresh.added.by_row) == found
+    assert all(fresh.places[fresh.sent[place].item] == place for place in found)
+    return found
 
 
 # --- Changes become an overlay
@@ -92,7 +103,7 @@ def test_what_was_put_before_the_items_of_the_bundle_were_written_is_in_it(
     before, after = catalog_time(made) - 1, catalog_time(made)
     assert not written or after < catalog_time(bundle)
     changes = put(1, "105", time=before), put(2, "106", time=after), put(3, "900", time=before)
-    assert shown(overlay_of(made, *changes)) == ([900], {6: b'{"a":1}'}, [], set())
+    assert shown(overlay_of(made, *changes)) == ([900], {6: b'{"a":1}'}, [])
 
 
 def test_step_by_step_is_all_at_once(bundle: Bundle) -> None:
@@ -107,7 +118,7 @@ def test_step_by_step_is_all_at_once(bundle: Bundle) -> None:
         fresh = apply_changes(fresh, bundle, Changes(number, (one,)))
     whole = overlay_of(bundle, *history)
     assert shown(whole) == shown(fresh)
-    first, second = (one.vectors[list(one.positions.values())] for one in (whole, fresh))
+    first, second = (one.vectors[served_places(one)] for one in (whole, fresh))
     assert np.allclose(first, second)
     assert whole.number == fresh.number == 79
 
@@ -129,10 +140,10 @@ def test_what_is_no_item_is_left_alone_and_said(
     """A damaged store, or one that somebody else writes too: the other items are served all the same."""
     for item in ("900", "105"):
         fresh = overlay_of(bundle, replace(put(1, item), features=features, fields=fields), put(2, "901"))
-        assert (list(fresh.ids), dict(fresh.replaced.by_row), fresh.number) == (["901"], {}, 2)
+        assert (list(fresh.places), dict(fresh.replaced.by_row), fresh.number) == (["901"], {}, 2)
         assert item in caplog.text
         fresh = overlay_of(bundle, replace(put(1, item), time=cast(int, "late")), put(2, "901"))
-        assert (list(fresh.ids), dict(fresh.replaced.by_row), fresh.number) == (["901"], {}, 2)
+        assert (list(fresh.places), dict(fresh.replaced.by_row), fresh.number) == (["901"], {}, 2)
 
 
 # --- Their ranking among those of the bundle
@@ -143,8 +154,9 @@ N = 6
 def drawn(count: int) -> FreshItems:
     vectors = np.random.default_rng(0).standard_normal((count, 2)).astype(np.float32)
     ids = [f"f{place}" for place in range(count)]
-    positions = {item: place for place, item in enumerate(ids)}
-    return FreshItems(Vocabulary([f"i{row}" for row in range(N)]), vectors, ids, [b"{}"] * count, positions)
+    places = LayeredMap({item: place for place, item in enumerate(ids)})
+    vocabulary = Vocabulary([f"i{row}" for row in range(N)])
+    return FreshItems(vocabulary, GrowingArray(vectors), np.ones(count, dtype=bool), places)
 
 
 SCORES = st.sampled_from([-1.0, 0.0, 0.5, 1.0])
@@ -270,7 +282,7 @@ async def test_an_older_copy_of_the_store_is_read_from_its_beginning(bundle: Bun
     store.restored = SqliteItems()
     await put_fresh(store.restored, "777")
     await overlay.poll()
-    assert list((await overlay.of(bundle)).positions) == ["777"]
+    assert list((await overlay.of(bundle)).places) == ["777"]
 
 
 async def test_pages_that_were_read_are_kept_when_a_later_one_fails(bundle: Bundle) -> None:
@@ -346,3 +358,106 @@ def test_filters_read_changed_fields_as_they_read_the_catalog(bundle: Bundle, co
         fields.put_allowed(filtering, mask)
         wanted = {row for row, item in expected.items() if holds(one, item)}
         assert set(np.flatnonzero(mask).tolist()) == wanted, one
+
+
+@given(st.lists(st.dictionaries(st.integers(0, 30), st.none() | st.integers(), max_size=8), max_size=30))
+def test_a_map_of_layers_is_a_map(turns: list[dict[int, int | None]]) -> None:
+    """Each copy stays as it is, and names the keys that differ from those of an earlier one."""
+    expected: list[dict[int, int]] = [{}]
+    made: list[LayeredMap[int, int]] = [LayeredMap()]
+    for turn in turns:
+        new = {key: value for key, value in turn.items() if value is not None}
+        expected.append(
+            {key: one for key, one in (expected[-1] | new).items() if key in new or key not in turn}
+        )
+        made.append(made[-1].changed(new, turn.keys() - new.keys()))
+    assert [dict(one) for one in made] == expected
+    assert [len(one) for one in made] == [*map(len, expected)]
+    for earlier, before in zip(expected, made, strict=True):
+        differing = {key for key, _ in earlier.items() ^ expected[-1].items()}
+        assert differing <= made[-1].keys_since(before)
+
+
+def test_a_change_copies_few_of_the_changes_before_it(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 5,000 changed items, each further change copies and reads some tens, and rows are added in place."""
+    changes = [put(number, str(99 + number)) for number in range(1, 5_001)]
+    fresh = overlay_of(bundle, *changes)
+    read: list[int] = []
+
+    class Counted(ItemColumns):
+        def __init__(self, names: Iterable[str], items: Sequence[Mapping[str, object]]) -> None:
+            super().__init__(names, items)
+            read.append(len(items))
+
+    monkeypatch.setattr(module, "ItemColumns", Counted)
+    copied = arrays = 0
+    for number in range(5_001, 6_001):
+        one = put(number, str(1_000 + number % 500))
+        before, fresh = fresh, apply_changes(fresh, bundle, Changes(number, [one]))
+        for name in ("places", "sent"):
+            layers = {id(layer) for layer in getattr(before, name)._layers}
+            copied += sum(len(one) for one in getattr(fresh, name)._layers if id(one) not in layers)
+        arrays += not np.shares_memory(before.vectors, fresh.vectors)
+    assert copied < 1_000 * 2 * 40
+    assert sum(read) < 1_000 * 40
+    assert arrays <= 2
+    assert len(fresh) == 4_940
+
+
+def test_two_successors_of_an_overlay_know_nothing_of_each_other(bundle: Bundle) -> None:
+    """As where a change can't be read to its end, and is read again."""
+    first = overlay_of(bundle, put(1, "900"), put(2, "901", axis=1))
+    one = apply_changes(first, bundle, Changes(3, [put(3, "902", axis=2)]))
+    other = apply_changes(first, bundle, Changes(4, [put(4, "903", axis=3), withdrawn(3, "900")]))
+    assert [shown(each)[0] for each in (first, one, other)] == [[900, 901], [900, 901, 902], [901, 903]]
+    for each, axes in ((first, [0, 1]), (one, [0, 1, 2]), (other, [1, 3])):
+        assert each.vectors[served_places(each)].argmax(axis=1).tolist() == axes
+
+
+def test_the_longest_ids_and_lists_count_in_the_bytes_of_an_overlay(root: Path) -> None:
+    """By what they take in memory; a list of short values takes several times its bytes as columns."""
+    names = Bundle.open(root / "names")
+    ids = [f"{number:06}" + "\N{CLAPPER BOARD}" * (ID_LENGTH - 6) for number in range(20)]
+    fresh = overlay_of(names, *(put(number, item) for number, item in enumerate(ids, 1)))
+    assert fresh.size > sum(map(getsizeof, ids))
+    values = json.dumps({"genres": [f"{number:x}" for number in range(6_000)]}).encode()
+    fresh = overlay_of(names, put(1, "x", fields=values))
+    assert fresh.size > len(values) + sum(getsizeof(one.encode()) for one in json.loads(values)["genres"])
+
+
+def test_superseded_changes_are_not_kept(bundle: Bundle) -> None:
+    """New items and items of the bundle, put and withdrawn again and again: the rest is served as before."""
+    random, fresh, history = np.random.default_rng(0), empty_overlay(bundle), dict[str, Change]()
+    for number in range(1, 600):
+        item = ("105", "900", "901")[number % 3] if number % 7 else str(random.integers(100, 170))
+        fields = json.dumps({"text": "x" * 30_000, "number": number}).encode()
+        history[item] = withdrawn(number, item) if number % 50 == 0 else put(number, item, fields=fields)
+        fresh = apply_changes(fresh, bundle, Changes(number, [history[item]]))
+        kept = sum(
+            len(text or b"")
+            for one in (fresh.added, fresh.replaced)
+            for layer in one.by_row._layers
+            for text in layer.values()
+        )
+        assert kept <= 2 * fresh.size + 1_100_000
+    whole = overlay_of(bundle, *sorted(history.values(), key=lambda change: change.number))
+    assert shown(fresh) == shown(whole)
+    assert [fresh.fields_of(fresh.first_row + place) for place in served_places(fresh)] == [
+        whole.fields_of(whole.first_row + place) for place in served_places(whole)
+    ]
+    filtering = compile_filter({"title": {"not_null": False}}, bundle.catalog)
+    assert fresh.allowed(filtering).rows.tolist() == whole.allowed(filtering).rows.tolist()
+    served = fresh.fresh_allowed(filtering)
+    assert np.flatnonzero(served).tolist() == served_places(fresh)
+
+
+async def test_withdrawals_of_unknown_items_take_nothing(bundle: Bundle) -> None:
+    """They stay in the store, for a version that has the items."""
+    store = SqliteItems()
+    overlay = ItemOverlayCache(store)
+    await store.change([NewChange(f"{number}", 0) for number in range(1_000, 6_000)])
+    await withdraw(store, "105")
+    fresh = await overlay.of(bundle)
+    assert (fresh.withdrawn.tolist(), fresh.size, fresh.number) == ([5], 8, 5_001)
