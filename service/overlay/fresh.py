@@ -21,9 +21,8 @@ from turret.tower.catalog.filters import Filter
 from turret.tower.catalog.masks import RowMask
 from turret.tower.errors import EncodingError
 
-# Bytes that the objects, the maps and the columns around an item take, those of its fields, and of each value
-# of a list among these; measured by `tracemalloc`.
-ITEM_OVERHEAD, FIELDS_OVERHEAD, VALUE_OVERHEAD = 300, 300, 50
+# Bytes that objects, maps and columns around an item take, around its fields, and around each value of these.
+ITEM_OVERHEAD, FIELDS_OVERHEAD, VALUE_OVERHEAD = 300, 300, 60
 # The bytes of the items whose columns are made at once, which takes a quarter of a second of a thread.
 _LARGEST = 16_000_000
 # Superseded changes are kept until they have as many bytes as the others, and so many more.
@@ -32,8 +31,8 @@ _log = logging.getLogger("turret.items")
 
 
 def fields_bytes(fields: bytes) -> int:
-    """The bytes that changed fields take in a process, as JSON and as columns."""
-    return FIELDS_OVERHEAD + 2 * len(fields) + VALUE_OVERHEAD * fields.count(b",")
+    """The bytes that changed fields take in a process: as JSON, and as terms and paths of columns."""
+    return FIELDS_OVERHEAD + 3 * len(fields) + VALUE_OVERHEAD * fields.count(b",")
 
 
 def item_bytes(item: str, features: bytes, dimension: int) -> int:
