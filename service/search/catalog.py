@@ -154,11 +154,14 @@ def _of_bundle(bundle: Bundle, row: int) -> _Item:
 def _ranks(words: Sequence[str]) -> Iterator[str]:
     """The expressions of all matches, the best first; each word of the query is the beginning of one.
 
-    A name begins with the first word, and names have all words; names have all; any texts have all.
+    A name begins with the first word, and names have all words; names have all; any texts have all. A word
+    that another one begins with adds nothing but work.
     """
-    beginnings = [f'"{word}"*' for word in words]
-    each = " AND ".join(beginnings)
-    yield f"first : {beginnings[0]} AND names : ({each})"
+    longest = [
+        one for one in dict.fromkeys(words) if not any(other.startswith(one) for other in {*words} - {one})
+    ]
+    each = " AND ".join(f'"{word}"*' for word in longest)
+    yield f'first : "{words[0]}"* AND names : ({each})'
     yield f"names : ({each})"
     yield each
 

@@ -14,6 +14,7 @@ from tests.support.service_app import ADMIN, activate, ids, recommended, serving
 from turret.service.schemas.requests import RULES
 from turret.service.versions.record import RULES_BYTES, RuleSet
 from turret.tower.bundle.publish import BundleContents, publish
+from turret.tower.catalog.columns import TermColumn
 
 LATE = {"filter": {"title": {"gte": "Item 150"}}}
 EVEN = {"filter": {"title": {"any_of": [f"Item {item}" for item in range(100, 160, 2)]}}}
@@ -54,6 +55,22 @@ def test_a_request_names_rules_whose_filters_and_caps_apply_beside_its_own(shop:
     batch = {"requests": [{"k": 60, "rules": ["late"]}, {"k": 60}]}
     found = shop.post("/v1/recommend/batch", json=batch).json()["results"]
     assert [len(answer["items"]) for answer in found] == [10, 60]
+
+
+def test_the_values_of_a_rule_are_looked_up_once_for_all_requests(
+    shop: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request that names rules of thousands of values is small, and may have another filter each time."""
+    put(shop, even=EVEN)
+    looked_up: list[object] = []
+    real = TermColumn.among
+    monkeypatch.setattr(
+        TermColumn, "among", lambda self, values: looked_up.append(values) or real(self, values)
+    )
+    for last in range(151, 159):
+        found = under(shop, "even", k=100, filter={"title": {"lte": f"Item {last}"}})
+        assert len(found) == (last - 98) // 2
+    assert len(looked_up) == 1
 
 
 def test_pages_go_on_under_rules_but_not_under_caps(shop: TestClient) -> None:

@@ -15,7 +15,7 @@ from tests.support.memory_engine import met
 from turret.tower.catalog import columns
 from turret.tower.catalog.catalog import Catalog
 from turret.tower.catalog.columns import ItemColumns
-from turret.tower.catalog.conditions import Under
+from turret.tower.catalog.conditions import Not, Under, every
 from turret.tower.catalog.filters import MAX_CONDITIONS, MAX_DEPTH, MAX_VALUES, Filter, compile_filter
 from turret.tower.catalog.masks import MASK_BYTES
 from turret.tower.engines.engine import EngineItems
@@ -286,6 +286,12 @@ def test_masks_of_one_filter_over_other_rows_are_kept_apart(catalog: Catalog) ->
     assert (whole.count, other.count) == (3, 5)
     assert compiled.cached("changed", lambda: np.zeros(5, dtype=np.bool_)) is other
     assert compiled.allowed() is whole
+
+
+def test_equal_values_of_other_types_are_other_conditions(catalog: Catalog) -> None:
+    """Of a field without values in the catalog, whose new items may have any."""
+    one, true = (compile_filter({"empty": {"equals": value}}, catalog).condition for value in (1, True))
+    assert len({one, true, Not(one), Not(true), every([one, true]), every([true, one])}) == 5
 
 
 def test_a_filter_by_path_splits_no_text_of_an_item(monkeypatch: pytest.MonkeyPatch) -> None:

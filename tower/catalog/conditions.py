@@ -7,6 +7,7 @@ mask-cache keys.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -27,8 +28,29 @@ class Condition(Protocol):
         """The items [N] that it is true of; the caller may write into the array."""
 
 
-@dataclass(frozen=True)
-class Among:
+class _Keyed:
+    """Compares by `key`, which has the types of values too (true is not 1) and is made once.
+
+    So a condition that is part of many filters, as a stored rule is, costs each of them a comparison.
+    """
+
+    @cached_property
+    def key(self) -> str:
+        fields = {name: value for name, value in vars(self).items() if name != "key"}
+        return f"{type(self).__name__}{fields!r}"
+
+    def __repr__(self) -> str:
+        return self.key
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Keyed) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Among(_Keyed):
     """One of the field's values is one of `values`."""
 
     field: str
@@ -38,8 +60,8 @@ class Among:
         return items.column(self.field).among(self.values)
 
 
-@dataclass(frozen=True)
-class Within:
+@dataclass(frozen=True, eq=False, repr=False)
+class Within(_Keyed):
     """One of the field's values lies in the interval."""
 
     field: str
@@ -49,8 +71,8 @@ class Within:
         return items.column(self.field).within(self.interval)
 
 
-@dataclass(frozen=True)
-class Under:
+@dataclass(frozen=True, eq=False, repr=False)
+class Under(_Keyed):
     """One of the field's texts is the path, or goes on behind it with a separator of levels."""
 
     field: str
@@ -60,8 +82,8 @@ class Under:
         return items.column(self.field).under(self.path)
 
 
-@dataclass(frozen=True)
-class Present:
+@dataclass(frozen=True, eq=False, repr=False)
+class Present(_Keyed):
     """The field has a value: not null, and no empty list."""
 
     field: str
@@ -70,8 +92,8 @@ class Present:
         return items.column(self.field).present()
 
 
-@dataclass(frozen=True)
-class Not:
+@dataclass(frozen=True, eq=False, repr=False)
+class Not(_Keyed):
     """Negation."""
 
     inner: Condition
@@ -81,8 +103,8 @@ class Not:
         return np.logical_not(inner, out=inner)
 
 
-@dataclass(frozen=True)
-class Every:
+@dataclass(frozen=True, eq=False, repr=False)
+class Every(_Keyed):
     """Conjunction; true everywhere of no conditions."""
 
     inner: tuple[Condition, ...]
@@ -96,8 +118,8 @@ class Every:
         return mask
 
 
-@dataclass(frozen=True)
-class Some:
+@dataclass(frozen=True, eq=False, repr=False)
+class Some(_Keyed):
     """Disjunction; true nowhere of no conditions."""
 
     inner: tuple[Condition, ...]
@@ -107,6 +129,18 @@ class Some:
         for condition in self.inner:
             mask |= condition.mask(items)
         return mask
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Kept(_Keyed):
+    """`inner` with a cached mask of a catalog: a rule, with which requests combine filters of their own."""
+
+    inner: Condition
+
+    def mask(self, items: Columns) -> Mask:
+        if not isinstance(items, Catalog):
+            return self.inner.mask(items)
+        return items.masks.get((None, self.inner), lambda: self.inner.mask(items)).mask.copy()
 
 
 def every(conditions: Iterable[Condition]) -> Condition:

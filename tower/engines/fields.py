@@ -18,6 +18,7 @@ from turret.tower.catalog.conditions import (
     Columns,
     Condition,
     Every,
+    Kept,
     Not,
     Present,
     Some,
@@ -58,6 +59,8 @@ def where_of(condition: Condition, catalog: Catalog) -> Condition | None:
     match condition:
         case Drawn(count):
             return Within(draw, Interval(None, float(count), high_open=True))
+        case Kept(inner):
+            return where_of(inner, catalog)
         case Not(inner):
             met = where_of(inner, catalog)
             return None if met is None else Not(met)
