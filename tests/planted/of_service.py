@@ -1,6 +1,7 @@
 """Faults of the service: changed items, rankings and their pages, keys and rates, stores, limits, words."""
 
 import asyncio
+import unicodedata
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -270,3 +271,8 @@ def files_of_metrics_have_holes(original: Any, filename: Any, size: Any) -> None
 @planted("service.ranking.searching:select", "service/test_ranking.py")
 def a_cap_that_cannot_be_met_reads_the_whole_catalog(original: Any, *given: Any, **named: Any) -> Any:
     return seeing(original, CAPPED=10**9)(*given, **named)
+
+
+@planted("service.search.catalog:_without_accents", "service/test_page.py")
+def accents_are_sorted_before_they_are_dropped(original: Any, text: Any) -> Any:
+    return original(unicodedata.normalize("NFKD", text))
