@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
@@ -19,6 +20,7 @@ from turret.service.calls import CALLS as TABLE
 from turret.service.calls import find
 from turret.service.error_responses import write_error
 from turret.service.http.access import Authentication
+from turret.service.http.admission import Admission
 from turret.service.http.app import create_app
 from turret.service.http.edge import Edge
 from turret.service.http.routes.probes import STATIC
@@ -129,7 +131,9 @@ def test_only_the_whole_path_of_a_call_is_that_call(written: str) -> None:
 
 
 def test_a_lane_that_waits_for_operators_has_only_calls_that_always_need_their_key() -> None:
-    """Clients without a key, or with a weaker one, can't take the places of a rollback."""
+    """Neither clients without a key nor those with a weaker one take the places of a rollback."""
+    lanes = Admission(answering, Settings(), Counter[str]().update).lanes
+    assert lanes.keys() == {call.lane for call in TABLE.values()} - {"probe"}
     for lane, scope in (("operator", "admin"), ("rules", "rules")):
         assert {call.scope for call in TABLE.values() if call.lane == lane} == {scope}
 
