@@ -4,6 +4,7 @@ import fcntl
 import glob
 import os
 import shutil
+import tempfile
 import time
 import uuid
 from collections import deque
@@ -155,6 +156,7 @@ def map_ordered(function: Callable[[Piece], Result], pieces: Iterable[Piece]) ->
 # The time between creating and locking, as two processes may replace a file at once; the age at which
 # something is abandoned where the file system has no locks.
 GRACE_SECONDS, _WITHOUT_LOCKS_SECONDS = 60.0, 86_400.0
+_SCRATCH = ".turret-"
 
 
 @contextmanager
@@ -226,6 +228,19 @@ def temporary_folder(path: Path, mode: int = 0o777) -> Iterator[Path]:
             yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def scratch_folder(place: Path | None = None) -> Iterator[Path]:
+    """Make a private folder in `place`, or in that of temporary files, and remove it after the block.
+
+    Folders that killed processes left there are removed; systemd-tmpfiles leaves locked ones alone. Raises
+    OSError.
+    """
+    place = place or Path(tempfile.gettempdir())
+    sweep(place, f"{_SCRATCH}*/", GRACE_SECONDS)
+    with temporary_folder(place.absolute() / f"{_SCRATCH}{uuid.uuid4().hex}", 0o700) as folder:
+        yield folder
 
 
 def sync(path: Path) -> None:

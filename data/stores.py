@@ -5,7 +5,6 @@ name of their fingerprint: older data stays whole until then.
 """
 
 import re
-import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ from turret.data.errors import (
     without_credentials,
 )
 from turret.data.extras import install_command
-from turret.data.files import new_folder, temporary_folder
+from turret.data.files import new_folder, scratch_folder, temporary_folder
 from turret.data.manifest import MANIFEST, Manifest, hash_files
 
 _OF_DATA = re.compile("[0-9a-f]{64}/")
@@ -172,8 +171,8 @@ def new_prepared(place: str, overwrite: bool) -> Iterator[Path]:
     objects = Objects(place)
     if MANIFEST in objects.sizes() and not overwrite:
         raise DataError(f"{place} exists already; choose another address, or replace it with --overwrite")
-    with tempfile.TemporaryDirectory(prefix="turret-") as work:
-        folder = Path(work) / objects.url.rpartition("/")[2]
+    with scratch_folder() as work:
+        folder = work / objects.url.rpartition("/")[2]
         yield folder
         _write(objects, folder)
 
@@ -189,8 +188,8 @@ def changed_prepared(place: str) -> Iterator[Path]:
         yield Path(place)
         return
     objects = Objects(place)
-    with tempfile.TemporaryDirectory(prefix="turret-") as work:
-        folder = fetch_prepared(place, Path(work))
+    with scratch_folder() as work:
+        folder = fetch_prepared(place, work)
         before = Manifest.load(folder)
         yield folder
         if _manifest(objects) != before:
@@ -230,9 +229,9 @@ def _manifest(objects: Objects) -> Manifest:
             f"{objects.url} is not prepared data: it has no {MANIFEST}; "
             f"`turret data prepare ... --to {objects.url}` writes it"
         )
-    with tempfile.TemporaryDirectory(prefix="turret-") as work:
-        objects.download({MANIFEST: sizes[MANIFEST]}, Path(work))
-        return Manifest.load(Path(work))
+    with scratch_folder() as work:
+        objects.download({MANIFEST: sizes[MANIFEST]}, work)
+        return Manifest.load(work)
 
 
 def _is_there(folder: Path, manifest: Manifest) -> bool:

@@ -1,7 +1,6 @@
 """From a log in files or in memory to prepared data: `turret.prepare` and `turret.append`."""
 
 import logging
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
@@ -12,6 +11,7 @@ from turret.data.configuration import load_configuration
 from turret.data.errors import DataError, MissingExtraError, SourceError
 from turret.data.events.dropped_rows import headline_of
 from turret.data.extras import EXTRA_OF, install_command
+from turret.data.files import scratch_folder
 from turret.data.prepared import PreparedData
 from turret.data.preparing.append import append as append_events
 from turret.data.preparing.prepare import prepare as prepare_events
@@ -142,9 +142,9 @@ def table_paths(events: Table, **others: Table | None) -> Iterator[tuple[Place, 
     Raises SourceError, with the name of the table, for one that is neither a path nor an Arrow table, and
     MissingExtraError for one of pandas without PyArrow.
     """
-    with tempfile.TemporaryDirectory(prefix="turret-") as folder:
+    with scratch_folder() as folder:
         given = {"events": events, **{name: table for name, table in others.items() if table is not None}}
-        paths = {name: _path(name, table, Path(folder)) for name, table in given.items()}
+        paths = {name: _path(name, table, folder) for name, table in given.items()}
         yield paths.pop("events"), paths
 
 

@@ -157,3 +157,8 @@ def vectors_are_not_checked(original: Any, vectors: Any, where: Any) -> Any:
 @planted("data.features:levels", "data/test_features.py")
 def the_blanks_of_a_path_are_tried_from_each_of_them(original: Any, path: Any) -> Any:
     return seeing(original, _SEPARATOR=re.compile(r"\s*[>/|]\s*"))(path)
+
+
+@planted("data.files:scratch_folder", "service/test_stores_sqlite.py")
+def folders_of_killed_processes_stay(original: Any, *given: Any) -> Any:
+    return contextmanager(seeing(original.__wrapped__, sweep=lambda *folder: []))(*given)

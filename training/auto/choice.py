@@ -6,14 +6,13 @@ the same number of epochs or seconds, towers that learn slowly and end higher wo
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import Any
 
 import torch
 
 from turret.data.errors import ConfigurationError
+from turret.data.files import scratch_folder
 from turret.data.prepared import PreparedData
 from turret.data.progress import counted
 from turret.tower.errors import TowerError
@@ -216,8 +215,8 @@ def run_trials(candidates: Mapping[str, ExperimentConfig], data: PreparedData) -
 
 def _seconds(experiment: ExperimentConfig, data: PreparedData) -> float:
     """Estimate the time of a whole training, without its evaluations."""
-    with TemporaryDirectory(prefix="turret-trial-") as folder:
-        run = Run(Path(folder), experiment, data.folder, data.fingerprint)
+    with scratch_folder() as folder:
+        run = Run(folder, experiment, data.folder, data.fingerprint)
         trainer = Trainer(run, data, report=lambda _: None)
         return trainer.seconds_an_epoch(TIMED_STEPS) * experiment.training.epochs
 
@@ -227,8 +226,8 @@ def _trial(name: str, experiment: ExperimentConfig, data: PreparedData, share: f
     planned, began = experiment.training.epochs, monotonic()
     epochs = max(1, round(share * planned))
     shortened = with_settings(experiment, {"training.epochs": epochs})
-    with TemporaryDirectory(prefix="turret-trial-") as folder:
-        run = Run(Path(folder), shortened, data.folder, data.fingerprint)
+    with scratch_folder() as folder:
+        run = Run(folder, shortened, data.folder, data.fingerprint)
         try:
             progress = train(run, data, report=lambda _: None)
         except _FAILURES as error:

@@ -1,17 +1,16 @@
 """Export of the towers to ONNX, the served form."""
 
 import logging
-import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from turret.data.features import Feature
+from turret.data.files import scratch_folder
 from turret.tower.times import TIME_INPUTS
 from turret.tower.towers.model import TwoTowers
 from turret.tower.towers.scoring import scored_items, scored_users
@@ -131,7 +130,7 @@ def _exported(
     # The first export of a process caches how a GRU is dispatched; the second would take its decomposition
     # for autograd, a loop over the steps that makes T a constant.
     torch.ops.aten.gru.input._dispatch_cache.clear()
-    with tempfile.TemporaryDirectory() as scratch, _quiet_exporter():
+    with scratch_folder() as scratch, _quiet_exporter():
         program = torch.onnx.export(
             served,
             examples,
@@ -142,7 +141,7 @@ def _exported(
             verbose=False,
         )
         assert program is not None
-        path = Path(scratch) / "tower.onnx"
+        path = scratch / "tower.onnx"
         program.save(str(path))
         return path.read_bytes()
 

@@ -1,14 +1,12 @@
 """Loads events into a store of histories, in short writes that leave time for those of a running service."""
 
 import asyncio
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice, pairwise, repeat
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +14,7 @@ from numpy.typing import NDArray
 
 from turret.data.configuration import load_configuration
 from turret.data.errors import without_credentials
+from turret.data.files import scratch_folder
 from turret.data.kinds import negative_kinds, read_kinds
 from turret.data.prepared import GivenNegatives, PreparedData
 from turret.data.progress import progress
@@ -263,8 +262,8 @@ def prepared_log(
     from turret.data.reading.schema import PrepareConfig
 
     config = load_configuration(PrepareConfig, overrides={**settings, "source": source})
-    with tempfile.TemporaryDirectory(prefix="turret-") as work:
-        prepared = prepare(config, Path(work) / "prepared")
+    with scratch_folder() as work:
+        prepared = prepare(config, work / "prepared")
         for headline in headline_of(prepared.manifest):
             report(headline)
         yield PreparedData.open(prepared.folder)

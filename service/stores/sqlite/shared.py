@@ -3,14 +3,12 @@
 import asyncio
 import logging
 import sqlite3
-import tempfile
 import time
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from turret.data.files import GRACE_SECONDS, locked, sweep, temporary_folder
+from turret.data.files import locked, scratch_folder
 from turret.service.errors import ItemsUnavailableError, ReplicasUnavailableError, ServiceError
 from turret.service.settings import Settings
 from turret.service.stores.contract import (
@@ -46,7 +44,6 @@ _TAKE = "UPDATE state SET holder = ?, lease_end = ? WHERE holder = ? OR lease_en
 _REPORT = "INSERT OR REPLACE INTO members (name, time, report) VALUES (?, ?, ?)"
 _RECORD_LOCK_SECONDS = 0.3  # to wait for another member's lock, which lasts microseconds
 _REMEDY = "its folder has to be writable, on a local disk with some free space"
-_FOLDER = ".turret-"
 _log = logging.getLogger("turret.replicas")
 
 
@@ -54,15 +51,13 @@ _log = logging.getLogger("turret.replicas")
 def shared_folder(place: Path | None = None) -> Iterator[Path]:
     """Make the folder that the members of a service share on one machine, and remove it after the block.
 
-    It is in `place`, or in the folder of temporary files, where folders of killed services are removed. Its
-    lock tells that this one is in use, also to systemd-tmpfiles. Raises ServiceError.
+    It is in `place`, or in the folder of temporary files. Raises ServiceError.
     """
     with ExitStack() as stack:
         try:
-            folder = (place or Path(tempfile.gettempdir())).absolute() / f"{_FOLDER}{uuid.uuid4().hex}"
-            make_parents(folder)
-            sweep(folder.parent, f"{_FOLDER}*/", GRACE_SECONDS)
-            stack.enter_context(temporary_folder(folder, 0o700))
+            if place is not None:
+                make_parents(place / "folder")
+            folder = stack.enter_context(scratch_folder(place))
         except OSError as error:
             where = f"in {place}" if place else "for temporary files"
             remedy = "another --store" if place else "a writable one by TMPDIR"
