@@ -57,22 +57,23 @@ def test_answers_are_counted_by_what_they_came_from(fresh_client: TestClient) ->
 def test_metrics_are_in_files_without_holes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A page that a full disk can't take would end the process; further values are no more exported then."""
     path = tmp_path / "counter_0.db"
-    written = AllocatedDict(str(path))
+    written: Any = AllocatedDict(str(path))
     for number in range(3_000):
         written.write_value(f"metric number {number:05}", number, 0.0)
     assert path.stat().st_blocks * 512 >= path.stat().st_size == 1 << 17
-    exported = {key: value for key, value, *_ in MmapedDict.read_all_values_from_file(str(path))}
+    read: Any = MmapedDict.read_all_values_from_file
+    exported = {key: value for key, value, *_ in read(str(path))}
     assert exported == {f"metric number {number:05}": number for number in range(3_000)}
-    known = AllocatedDict(str(path))  # the successor of a worker continues its counters
+    known: Any = AllocatedDict(str(path))  # the successor of a worker continues its counters
     assert known.read_value("metric number 02999")[0] == 2_999
     with small_files(1 << 18):
-        lost = AllocatedDict(str(tmp_path / "full_0.db"))
+        lost: Any = AllocatedDict(str(tmp_path / "full_0.db"))
         for each in (known, lost):
             for number in range(8_000):
                 each.write_value(f"metric number {number:05}", number + 1, 0.0)
             assert each.read_value("metric number 07999")[0] == 8_000
     assert caplog.text.count("can't be written (File too large), so scrapes lack metrics of this worker") == 2
-    gone = AllocatedDict(str(tmp_path / "gone" / "full_0.db"))
+    gone: Any = AllocatedDict(str(tmp_path / "gone" / "full_0.db"))
     gone.write_value("metric", 1, 0.0)
     assert gone.read_value("metric")[0] == 1
     assert "can't be written (No such file or directory)" in caplog.text
