@@ -53,6 +53,12 @@ def the_history_before_validation_holds_validation(original: Any, self: Any, use
     return original(self, user, "test" if until == "validation" else until)
 
 
+@planted("data.prepared:PreparedData.given_negatives", "end_to_end/test_as_measured.py")
+def negatives_of_every_kind_are_of_one(original: Any, self: Any, users: Any, ends: Any) -> Any:
+    given = original(self, users, ends)
+    return given._replace(kinds=np.full_like(given.kinds, -1))
+
+
 @planted("data.prepared:PreparedData.verify", "data/test_prepared.py")
 def verification_compares_sizes_alone(original: Any, self: Any) -> Any:
     sizes = {name: (self.folder / name).stat().st_size for name in self.manifest.files}

@@ -276,3 +276,10 @@ def a_cap_that_cannot_be_met_reads_the_whole_catalog(original: Any, *given: Any,
 @planted("service.search.catalog:_without_accents", "service/test_page.py")
 def accents_are_sorted_before_they_are_dropped(original: Any, text: Any) -> Any:
     return original(unicodedata.normalize("NFKD", text))
+
+
+@planted("service.versions.gate:mean_overlap", "end_to_end/test_as_measured.py")
+def the_overlap_replays_recorded_queries_without_their_kinds(
+    original: Any, bundle: Any, recorded: Any
+) -> Any:
+    return original(bundle, [query.model_copy(update={"history_kinds": None}) for query in recorded])

@@ -126,14 +126,14 @@ def an_item_that_was_consumed_for_some_days_never_comes_back(
     return original(self, items, kinds, None if times is None else [asked] * len(times), asked)
 
 
-@planted("tower.kinds:CountedKinds._kept", "training/test_kinds.py")
+@planted("tower.kinds:CountedKinds._kept", "data/test_histories.py")
 def the_service_reads_the_steps_of_a_visit_as_several_events(
     original: Any, self: Any, items: Any, codes: Any, times: Any, are_read: Any
 ) -> Any:
     return np.ones(int(are_read.sum()), dtype=bool)
 
 
-@planted("tower.repeats:Events.uses", "training/test_kinds.py")
+@planted("tower.repeats:Events.uses", "end_to_end/test_as_measured.py")
 def a_cart_of_this_visit_is_a_use_of_its_item(original: Any, self: Any, merging: Any) -> Any:
     return self
 

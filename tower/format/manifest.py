@@ -15,7 +15,7 @@ from turret.tower.format.index_settings import AnyIndexSettings, FlatSettings
 from turret.tower.format.safe_open import read_regular
 from turret.tower.repeats import RepeatTerm
 
-FORMAT_VERSION: Literal[2] = 2
+FORMAT_VERSION: Literal[3] = 3
 MANIFEST, DIGEST = "manifest.json", "manifest.sha256"
 MANIFEST_BYTES = 4_000_000
 GOLDEN, QUERY_VECTORS = "golden.json", "query_vectors.npy"
@@ -122,7 +122,7 @@ class Manifest(ModelCard):
     `exported`: the time of the export, where a later reindexing `created` the bundle.
     """
 
-    format_version: Literal[2] = FORMAT_VERSION
+    format_version: Literal[3] = FORMAT_VERSION
     created: str
     exported: str | None = None
     dimension: int = Field(ge=1)
