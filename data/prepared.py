@@ -289,7 +289,8 @@ class PreparedData:
             np.append(np.repeat(np.arange(len(users)), counts), owners[is_before]),
             loose[is_before],
         )
-        both = zip((given.items, given.times, given.kinds), columns, strict=True)
+        attached: list[NDArray[Any]] = [given.items, given.times, given.kinds]
+        both = zip(attached, columns, strict=True)
         items, times, kinds = (np.append(one[places], other[loose]) for one, other in both)
         return GivenNegatives(owners, items.astype(np.int64), times, kinds.astype(np.int64))
 

@@ -130,5 +130,5 @@ def read_history(
         None if times is None else Times(times.events[are_read & are_known], times.asked),
         codes[are_read & are_known] if counted.has_kinds else None,
         rows[are_left_out & are_known],
-        [items[place] for place in np.flatnonzero(are_read & ~are_known)],
+        [items[place] for place in np.flatnonzero(are_read & ~are_known).tolist()],
     )

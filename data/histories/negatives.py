@@ -118,6 +118,5 @@ def without_negatives(
 def _events_before(rows: Events) -> NDArray[np.int64]:
     """The number of events of the same user before each of sorted rows with labels: int64 [E]."""
     assert rows.labels is not None
-    before = np.append(0, np.cumsum(rows.labels == 1, dtype=np.int64))
-    firsts = np.searchsorted(rows.users, rows.users)
-    return before[:-1] - before[firsts]
+    before: NDArray[np.int64] = np.append(0, np.cumsum(rows.labels == 1, dtype=np.int64))
+    return before[:-1] - before[np.searchsorted(rows.users, rows.users)]
