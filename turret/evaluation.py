@@ -10,6 +10,7 @@ from turret.data.errors import TurretError
 from turret.training.evaluation.evaluation import Relevant, measure, summarise
 from turret.training.evaluation.ranking import USERS_A_BLOCK
 from turret.training.evaluation.top_rows import top_rows
+from turret.vectors import as_vectors
 
 ItemRows = Sequence[Sequence[int]]
 
@@ -43,8 +44,7 @@ def evaluate(
         TurretError: shapes don't fit, a vector or a score is not finite in float32, a user has no target,
             a row is outside of the catalog, or k or bootstrap below 1.
     """
-    with np.errstate(over="ignore"):
-        user_vectors, item_vectors = (np.ascontiguousarray(one, dtype=np.float32) for one in (users, items))
+    user_vectors, item_vectors = as_vectors("users", users), as_vectors("items", items)
     _check(user_vectors, item_vectors, targets, seen)
     if not k or min(k) < 1 or bootstrap < 1:
         raise TurretError(f"k is {k} and bootstrap {bootstrap}; give whole numbers of at least 1")
@@ -81,10 +81,8 @@ def _rank(
 def _check(
     users: NDArray[np.float32], items: NDArray[np.float32], targets: ItemRows, seen: ItemRows | None
 ) -> None:
-    if users.ndim != 2 or items.ndim != 2 or users.shape[1] != items.shape[1] or not len(users):
+    if users.shape[1] != items.shape[1] or not len(users):
         raise TurretError(f"users {users.shape} and items {items.shape} don't fit; give [U, D] and [N, D]")
-    if not (np.isfinite(users).all() and np.isfinite(items).all()):
-        raise TurretError("users and items need vectors that are finite in float32")
     for name, lists in (("targets", targets), ("seen", seen)):
         if lists is None:
             continue
@@ -93,5 +91,7 @@ def _check(
         for user, rows in enumerate(lists):
             if name == "targets" and not len(rows):
                 raise TurretError(f"targets[{user}] is empty; leave out users without a target")
-            if len(rows) and not 0 <= min(rows) <= max(rows) < len(items):
-                raise TurretError(f"{name}[{user}] has rows outside of 0 to {len(items) - 1}")
+            if not all(isinstance(row, int | np.integer) and 0 <= row < len(items) for row in rows):
+                raise TurretError(
+                    f"{name}[{user}] needs rows of items: whole numbers from 0 to {len(items) - 1}"
+                )

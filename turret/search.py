@@ -9,6 +9,7 @@ from turret.data.errors import TurretError
 from turret.tower.config import ScoringConfig
 from turret.tower.index.index import Index
 from turret.tower.tuning.choice import IndexRequest, choose
+from turret.vectors import as_vectors
 
 
 @dataclass(frozen=True)
@@ -28,11 +29,18 @@ class VectorIndex:
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Return the rows and inner products [B, k] of the largest inner products, best first.
 
-        `queries` are float32 [B, D]. `allowed` [N] masks the rows; if fewer than k are allowed, the result
-        has as many columns as rows are allowed. Raises ValueError for k < 1 and for vectors that are not
-        finite.
+        `queries` are float32 [B, D], or one [D]. `allowed` [N] masks the rows; if fewer than k are allowed,
+        the result has as many columns as rows are allowed. Raises TurretError for k < 1, queries of another
+        shape, and vectors that are not finite.
         """
-        return self.index.search(np.asarray(queries, dtype=np.float32), k, allowed)
+        vectors, width = as_vectors("queries", queries), self.index.vectors().shape[1]
+        if vectors.shape[1] != width or k < 1:
+            raise TurretError(
+                f"queries {vectors.shape} and k = {k} don't fit; give [B, {width}] and k of at least 1"
+            )
+        if allowed is not None and np.shape(allowed) != (len(self.index),):
+            raise TurretError(f"allowed has the shape {np.shape(allowed)}; give [{len(self.index)}]")
+        return self.index.search(vectors, k, allowed)
 
 
 def choose_index(
@@ -49,13 +57,13 @@ def choose_index(
     Raises:
         TurretError: shapes don't fit, a vector is not finite, or `kind` is unknown or misses the recall.
     """
-    items, users = (np.ascontiguousarray(array, dtype=np.float32) for array in (vectors, queries))
-    if items.ndim != 2 or users.ndim != 2 or items.shape[1] != users.shape[1]:
+    items, users = as_vectors("vectors", vectors), as_vectors("queries", queries)
+    if items.shape[1] != users.shape[1]:
         raise TurretError(
             f"vectors {items.shape} and queries {users.shape} don't fit; give [N, D] and [Q, D] of one D"
         )
-    if not (len(items) and len(users) and np.isfinite(items).all() and np.isfinite(users).all()):
-        raise TurretError("an index needs finite vectors, and at least one item and one query")
+    if not (len(items) and len(users)):
+        raise TurretError("an index needs at least one item and one query")
     chosen = choose(items, users, ScoringConfig(kind="dot", temperature=1.0), IndexRequest(kind, recall))
     lowest = min((measured.recall for measured in chosen.recall), default=1.0)
     return VectorIndex(chosen.made.settings.kind, lowest, chosen.choice.words, chosen.made)
