@@ -100,7 +100,14 @@ class Run:
             raise TrainingError(f"{error}; install the package that adds it, or train again.") from None
 
     def open_data(self, folder: Path | None = None) -> PreparedData:
-        """Open its data, at the stored path or in `folder`. Raises TrainingError for another fingerprint."""
+        """Open its data, at the stored path or in `folder`.
+
+        Raises TrainingError for a folder that was moved, and for another fingerprint.
+        """
+        if folder is None and not self.data_folder.exists():
+            raise TrainingError(
+                f"{self.folder}: its data is no longer in {self.data_folder}; name the folder with --data."
+            )
         data = PreparedData.open(folder or self.data_folder)
         if data.fingerprint != self.fingerprint:
             raise TrainingError(
