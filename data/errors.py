@@ -73,6 +73,10 @@ class SourceError(DataError):
     """Files that are missing, unreadable or of an unknown format."""
 
 
+class TextEncodingError(SourceError):
+    """Text that is not in the encoding that it should have."""
+
+
 class ColumnError(DataError):
     """Columns that are missing or have the wrong type."""
 

@@ -10,6 +10,7 @@ from functools import cached_property
 from itertools import accumulate, chain, islice, pairwise
 from pathlib import Path
 from typing import Literal
+from unicodedata import combining, normalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,10 @@ Id = int | str
 ID_LENGTH = 512  # characters: the longest id that data may hold and a request may name
 STRANGER = "session:"  # begins the id of a user who is known by a session alone, before that of the session
 
+NORMAL_FORM = "NFC"
+"""The Unicode form of all ids, in which é is one character."""
+
+_MOST_SIGNS = 4
 _CANONICAL = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 
@@ -130,6 +135,23 @@ def find_rows(row_of: Callable[[Id], int | None], ids: Iterable[Id]) -> tuple[ND
         else:
             rows.append(row)
     return np.array(rows, dtype=np.int32), unknown
+
+
+def plain_id(text: str) -> str:
+    """Return a text as an id: without blanks around it, and in one Unicode form."""
+    if not text.isascii() and _is_quickly_normalized(text):
+        text = normalize(NORMAL_FORM, text)
+    return text.strip()
+
+
+def _is_quickly_normalized(text: str) -> bool:
+    """Whether no letter has more combining signs than a script has: sorting them takes quadratic time."""
+    run = 0
+    for character in text:
+        run = run + 1 if combining(character) else 0
+        if run > _MOST_SIGNS:
+            return False
+    return True
 
 
 def is_canonical_integer(text: str) -> bool:

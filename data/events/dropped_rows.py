@@ -14,6 +14,7 @@ UNREADABLE_TIME, NO_KIND = "unreadable time", "missing kind"
 UNREADABLE_WEIGHT, UNREADABLE_QUANTITY = "unreadable weight", "unreadable quantity"
 WRONG_CLOCK = "time before 1990 or in the future"
 INEXACT = "too large for a float to hold exactly"
+ROUNDED = "rounded by a spreadsheet"
 UNKNOWN_ITEM = "item not in the items file"
 ENTITY_FILES = ("items file: ", "users file: ")  # how kinds of bad rows outside of the log begin
 REPEATED_ID = "repeated id"
@@ -116,6 +117,7 @@ def _hint(bad_rows: Sequence[BadRows], removed: Sequence[Removed] = ()) -> str:
         REPEATED_ID: "of the rows of one id dropping keeps the first alone, so give a file of one row an id, "
         "with a column for each property",
         INEXACT: "export such ids as integers or texts",
+        ROUNDED: "export them from the source itself, or format the column as text before saving it",
     }
     kinds = [*(bad.kind for bad in bad_rows), *(one.filter for one in removed)]
     return "".join(f"; {hint}" for end, hint in hints.items() if any(kind.endswith(end) for kind in kinds))

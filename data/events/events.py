@@ -33,12 +33,12 @@ from turret.data.events.labels import (
     one_row_an_item,
 )
 from turret.data.events.sessions import with_strangers
-from turret.data.kinds import KindTable, negative_kinds, row_codes
+from turret.data.kinds import KindTable, negative_kinds, read_kinds, row_codes
 from turret.data.manifest import BadRows, Columns, Removed
 from turret.data.reading.queries import ORDER
 from turret.data.reading.schema import FilterSettings, PrepareConfig, nulls_of
 from turret.data.reading.tables import EXAMPLES, ROW, Table, readable
-from turret.data.reading.times import TimeReader, choose_reader
+from turret.data.reading.times import TimeReader, choose_reader, further_forms
 from turret.data.vocabulary import ID_LENGTH
 
 PART, VERDICT = "__part", "__verdict"
@@ -119,6 +119,29 @@ class Log:
         ]
         return bad, removed
 
+    def further_forms(self, verdicts: Mapping[str, int]) -> tuple[str, ...]:
+        """The formats of the times that could not be read, so far as they are known ones."""
+        if not verdicts.get(UNREADABLE_TIME) or self.frame.collect_schema()["raw_time"] != pl.String:
+            return ()
+        unread = self.frame.filter(pl.col(VERDICT) == UNREADABLE_TIME).select("raw_time").head(PIECE)
+        with readable(self.path):
+            return further_forms(
+                self.time, unread.collect(engine="streaming")["raw_time"], self.names["raw_time"]
+            )
+
+    def bad_by_kind(self) -> dict[str, tuple[int, int]]:
+        """By target or signal, the number of bad rows and of all rows that no filter leaves out."""
+        is_filtered = pl.col(VERDICT).is_in(_FILTERS).fill_null(False)
+        counts = (
+            self.frame.filter(~is_filtered)
+            .group_by(KIND)
+            .agg(pl.col(VERDICT).is_not_null().sum(), pl.len().alias("rows"))
+        )
+        with readable(self.path):
+            found = {code: counted for code, *counted in counts.collect(engine="streaming").iter_rows()}
+        names = enumerate(read_kinds(self.kinds))
+        return {name: (found[code][0], found[code][1]) for code, name in names if code in found}
+
     def _examples(self, verdict: str) -> list[dict[str, Any]]:
         raw = [name for name in self.frame.collect_schema().names() if name.startswith("raw_")]
         first = self.frame.filter(pl.col(VERDICT) == verdict).head(EXAMPLES).select(ROW, PART, *raw)
@@ -143,8 +166,11 @@ def validate(
     columns: Columns,
     config: PrepareConfig,
     catalog: pl.Series | None = None,
+    forms: Sequence[str] = (),
 ) -> Log:
     """Validate the rows of all parts; `catalog` are the ids of the items file, as text.
+
+    `forms` are formats of times that the first rows do not tell.
 
     Raises ColumnError when columns differ in type between parts, or don't fit their role.
     """
@@ -154,14 +180,21 @@ def validate(
     with readable(parts[0][1].path):
         time = TimeReader("position", pl.col(ROW), "the order of the rows")
         if columns.time is not None:
-            time = choose_reader(raw, "raw_time", columns.time, config.columns)
+            time = choose_reader(raw, "raw_time", columns.time, config.columns, forms)
         of_ids = {name: names[name] for name in (*_IDS, "raw_session") if name in names}
         ids = id_columns(raw, of_ids, form.nulls)
-    is_text, notes = all(table.is_text for _, table in parts), []
+    changed = [f"{one.name!r}" for one in ids.values() if one.is_changed]
+    is_text, notes = all(table.is_text for _, table in parts), list[str]()
+    if changed:
+        notes.append(
+            f"ids of {' and '.join(changed)} have blanks around them or letters in two Unicode forms: they "
+            "are read without the blanks and in one form (NFC), as the service reads those of requests"
+        )
     numeric = {role: is_text or ids[name].dtype.is_numeric() for name, role in _IDS.items()}
     if columns.session is not None:
         raw, note = with_strangers(raw, PART, ids, time.value, filters.session_gap)
-        ids["raw_user"], notes = replace(ids["raw_user"], dtype=pl.String(), is_float=False), [note]
+        ids["raw_user"] = replace(ids["raw_user"], dtype=pl.String(), is_float=False)
+        notes.append(note)
     raw = one_row_an_item(raw, columns, ids["raw_item"].nulls, form.list_separator or "|")
     kind = kind_name(columns, filters.default_kind, form.nulls) if kinds else None
     frame = raw.with_columns(**_values(raw.collect_schema(), columns, time, kind, kinds, ids))

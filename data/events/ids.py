@@ -8,9 +8,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from turret.data.errors import ColumnError
-from turret.data.events.dropped_rows import INEXACT
+from turret.data.events.dropped_rows import INEXACT, ROUNDED
+from turret.data.reading.columns import ONE_ROW_AN_EVENT
 from turret.data.reading.schema import NULLS, nulls_of
-from turret.data.vocabulary import Vocabulary, is_canonical_integer
+from turret.data.vocabulary import NORMAL_FORM, Vocabulary, is_canonical_integer
 
 
 class IdInterner:
@@ -74,6 +75,8 @@ def _keys(ids: pl.Series) -> NDArray[np.uint64]:
 _INEXACT_FROM: dict[pl.DataType, int] = {pl.Float16(): 2**11, pl.Float32(): 2**24, pl.Float64(): 2**53}
 _TEXTS = (pl.String, pl.Categorical, pl.Enum)
 _NUMBER = r"^-?(?:(?:0|[1-9]\d{0,15})(?:\.0)?|[1-9](?:\.\d+)?e\+\d+)$"
+# Spreadsheets write long numbers so, with fewer digits than they have: 8.71112E+12.
+_SCIENTIFIC = r"^[+-]?\d(?:[.,](\d+))?E\+(\d+)$"
 _SAMPLE = 1000
 
 
@@ -82,7 +85,9 @@ class IdColumn:
     """A column of ids, `raw` in a frame and `name` in its source.
 
     `nulls` are the texts that are no ids. `is_float`: whole numbers in texts print as floats in some rows,
-    1000.0. So does pandas write integers of a column that has, or had, a missing value.
+    1000.0. So does pandas write integers of a column that has, or had, a missing value. `is_scientific`:
+    some rows have an exponent, 8.71112E+12. `is_changed`: some have blanks around them, or another Unicode
+    form.
     """
 
     raw: str
@@ -90,12 +95,15 @@ class IdColumn:
     dtype: pl.DataType
     nulls: Sequence[str] = NULLS
     is_float: bool = False
+    is_scientific: bool = False
+    is_changed: bool = False
 
     def text(self) -> pl.Expr:
         """The ids as text: whole numbers as integers print, null for `nulls` and fractional values.
 
         pandas turns integers beside nulls into floats, and databases export them as decimals. Null are also
-        floats too large to tell neighbours apart. Raises ColumnError for other types.
+        floats too large to tell neighbours apart, and numbers that a spreadsheet rounded. Texts have no
+        blanks around them, and one Unicode form. Raises ColumnError for other types.
         """
         value, dtype = pl.col(self.raw), self.dtype
         if dtype.is_integer():
@@ -110,9 +118,15 @@ class IdColumn:
             whole = pl.when((value == value.floor()) & ~_is_inexact(value, dtype)).then(value)
             return self._without_nulls(whole.cast(pl.Int64, strict=False)).cast(pl.String)
         if dtype in _TEXTS:
-            text = value.cast(pl.String)
-            return pl.when(~text.str.strip_chars().is_in(["", *self.nulls])).then(text)
-        raise ColumnError(f"column {self.name!r} holds {dtype}, but ids have to be integers or text")
+            text = plain_texts(value.cast(pl.String))
+            is_id = ~text.is_in(["", *self.nulls])
+            return pl.when(is_id & ~is_rounded(text) if self.is_scientific else is_id).then(text)
+        remedy = (
+            ONE_ROW_AN_EVENT if dtype.is_nested() else "cast them to one of these, or name another column"
+        )
+        raise ColumnError(
+            f"column {self.name!r} holds {dtype}, but ids have to be integers or text; {remedy}"
+        )
 
     def key(self) -> pl.Expr:
         """The ids as keys, equal where their texts are: Int64 for integers, else `text`.
@@ -134,6 +148,7 @@ class IdColumn:
         return [
             (text.is_in(["", *self.nulls]), f"null {role}"),
             (is_inexact, f"{role} {INEXACT}"),
+            (is_rounded(text) if self.is_scientific else pl.lit(False), f"{role} {ROUNDED}"),
             (pl.col(key).is_null(), f"unreadable {role}"),
         ]
 
@@ -149,7 +164,17 @@ def id_columns(frame: pl.LazyFrame, names: Mapping[str, str], nulls: Sequence[st
     """
     schema = frame.collect_schema()
     columns = {raw: IdColumn(raw, name, schema[raw], nulls_of(nulls, name)) for raw, name in names.items()}
-    texts = {raw: one.text().str.strip_chars() for raw, one in columns.items() if one.dtype in _TEXTS}
+    texts = {raw: one.text() for raw, one in columns.items() if one.dtype in _TEXTS}
+    if texts:
+        first = frame.head(_SAMPLE).select(
+            *(pl.col(raw).cast(pl.String) for raw in texts),
+            *(one.alias(f"{raw} as id") for raw, one in texts.items()),
+        )
+        sample = first.collect(engine="streaming")
+        for raw in texts:
+            is_scientific = bool(sample[raw].str.contains("E+", literal=True).any())
+            is_changed = bool((sample[raw] != sample[f"{raw} as id"]).any())
+            columns[raw] = replace(columns[raw], is_scientific=is_scientific, is_changed=is_changed)
     numbers = {raw: text.str.contains(_NUMBER).all() for raw, text in texts.items()}
     values = {raw: pl.col(raw).cast(pl.String).str for raw in texts}
     floats = {
@@ -161,6 +186,24 @@ def id_columns(frame: pl.LazyFrame, names: Mapping[str, str], nulls: Sequence[st
             found = rows.select(conditions[raw].alias(raw) for raw in texts).collect(engine="streaming")
             texts = {raw: text for raw, text in texts.items() if found[raw].item()}
     return {raw: replace(one, is_float=raw in texts) for raw, one in columns.items()}
+
+
+def plain_texts(texts: pl.Expr) -> pl.Expr:
+    """Ids as `data.vocabulary.plain_id` has them."""
+    return texts.map_batches(_plain, return_dtype=pl.String, is_elementwise=True)
+
+
+def _plain(texts: pl.Series) -> pl.Series:
+    # Most columns are ASCII, and the check costs a twentieth of the normal form.
+    if (texts.str.len_bytes() != texts.str.len_chars()).any():
+        texts = texts.str.normalize(NORMAL_FORM)
+    return texts.str.strip_chars()
+
+
+def is_rounded(texts: pl.Expr) -> pl.Expr:
+    """Whether numbers with an exponent have fewer digits than it says: 8.71112E+12."""
+    digits = texts.str.extract(_SCIENTIFIC, 1).str.len_chars().fill_null(0)
+    return (digits < texts.str.extract(_SCIENTIFIC, 2).cast(pl.Int64, strict=False)).fill_null(False)
 
 
 def _is_inexact(value: pl.Expr, dtype: pl.DataType) -> pl.Expr:

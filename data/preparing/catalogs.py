@@ -21,7 +21,7 @@ from turret.data.histories.histories import Histories
 from turret.data.manifest import BadRows
 from turret.data.prepared import ColdItems
 from turret.data.preparing.encoding import element_type, encode, is_printable, truths
-from turret.data.preparing.feature_readings import CHANGING, Readings, read_features
+from turret.data.preparing.feature_readings import CHANGING, Readings, field_values, read_features
 from turret.data.preparing.vectors import column_vectors, file_vectors, missing_note
 from turret.data.progress import counted
 from turret.data.reading.columns import USUAL, Role, choose, require
@@ -30,7 +30,6 @@ from turret.data.reading.tables import EXAMPLES, ROW, Source, Table, readable
 from turret.data.vocabulary import STRANGER, Id, Vocabulary, is_canonical_integer
 
 _ID = "__id"
-_PLAIN = r"^(?:-?(?:0|[1-9]\d{0,14})(?:\.\d+)?)?$"  # a number without zeros in front, or no value
 MOST_GRAMS = 100_000
 """The size of the vocabulary of queries, by which tables and the state of their optimiser grow."""
 
@@ -97,12 +96,16 @@ def read_entity_table(
 
 
 def fields(
-    frame: pl.DataFrame, names: tuple[str, ...] | None, readings: Readings, entries: EntityTable
+    frame: pl.DataFrame,
+    names: tuple[str, ...] | None,
+    readings: Readings,
+    entries: EntityTable,
+    settings: FormatSettings,
 ) -> dict[str, list[Any]]:
     """Return the columns for answers as lists of JSON values; `frame` is aligned with the vocabulary.
 
-    Lists and numbers among the features come as they were read. Of the others, stock and the like are
-    numbers where all texts are; all others come as they are.
+    Lists and numbers among the features come as they were read. Texts of other columns become what features
+    of their values would be: numbers, lists, true and false.
     Without `names`, these are all columns of texts, numbers, booleans, dates and lists of them, but vectors.
     Raises ColumnError for a named column that does not exist or that JSON can't express.
     """
@@ -113,9 +116,8 @@ def fields(
         values = frame[require(name, frame.columns, str(entries.path), "answers")]
         if values.dtype == pl.String and name in (*chosen.multi, *chosen.number):
             values = readings.values[name]
-        elif values.dtype == pl.String and name not in readings.values and CHANGING.search(name):
-            plain = values.str.strip_chars()
-            values = plain.cast(pl.Float64, strict=False) if plain.str.contains(_PLAIN).all() else values
+        elif name not in readings.values and (entries.is_text or CHANGING.search(name)):
+            values = field_values(values, settings)
         if is_printable(element_type(values.dtype)):
             columns[name] = _json_values(values, entries.is_text)
         elif names is not None:
@@ -261,10 +263,10 @@ def _read_rows(
         chosen = readings.chosen
         notes += [readings.note] if readings.note else []
         kinds = {name: kind for kind, name in chosen.by_kind()}
-        rows = _Rows(kinds, {}, {}, fields(frame, field_names, readings, entries), cold)
+        rows = _Rows(kinds, {}, {}, fields(frame, field_names, readings, entries, settings), cold)
         for name, values in readings.values.items():
             if kinds[name] == "vector":
-                rows.vectors[name] = column_vectors(values, entries.path)
+                rows.vectors[name] = column_vectors(values, entries.path, ids)
             else:
                 rows.raw[name] = values.to_list()
     for name, path in chosen.vector_files().items():

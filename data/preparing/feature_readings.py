@@ -22,7 +22,7 @@ from turret.data.preparing.encoding import (
     truths,
     without_nulls,
 )
-from turret.data.preparing.vectors import is_vector
+from turret.data.preparing.vectors import are_vectors
 from turret.data.reading.columns import Role, require
 from turret.data.reading.schema import EVERY, FeatureColumns, FormatSettings, nulls_of
 
@@ -47,6 +47,10 @@ _FEWEST_ROWS = 20
 # More distinct ages are years, not groups.
 _AGE_GROUPS = 20
 _DISTINCT = "nearly every row has another"
+_MAYBE_THOUSANDS = (
+    "numbers whose point may divide thousands: --decimal , reads 1.006 as 1006, and naming the column as a "
+    "number as 1.006"
+)
 
 # The features of one column: none for a reason, one, or the two of a date.
 Guess = list[tuple[FeatureKind, pl.Series]] | str
@@ -135,7 +139,7 @@ def _note(guessed: FeatureColumns, left_out: list[str], where: Path, role: Role)
 
 def _guess(values: pl.Series, role: Role, settings: FormatSettings) -> Guess:
     known, name, dtype = values.drop_nulls(), values.name.lower(), values.dtype
-    if is_vector(dtype):
+    if are_vectors(values):
         return [("vector", values)]
     is_list, is_text = isinstance(dtype, pl.List), dtype == pl.String
     if is_list:
@@ -158,10 +162,10 @@ def _guess(values: pl.Series, role: Role, settings: FormatSettings) -> Guess:
     if dtype.is_numeric():
         return _guess_number(as_numbers(values, settings.decimal, name, role), values)
     texts, known = values.cast(pl.String), known.cast(pl.String)
-    found = numbers(texts, settings.decimal)
-    has_zeros_in_front = known.str.contains(r"^0\d+$").any()
-    if found.null_count() == texts.null_count() and not has_zeros_in_front:
-        return _guess_number(found, texts)
+    if (found := _all_numbers(texts, settings.decimal)) is not None:
+        return _MAYBE_THOUSANDS if _may_divide_thousands(known, settings) else _guess_number(found, texts)
+    if settings.decimal == "." and _all_numbers(texts, ",") is not None:
+        return "numbers with a decimal comma, which --decimal , reads"
     if not _are_distinct(known, len(values)):
         return [("category", texts)]
     # Spaces divide words: a code such as AX-17-b is one.
@@ -169,6 +173,39 @@ def _guess(values: pl.Series, role: Role, settings: FormatSettings) -> Guess:
     if role == "item" and float(words or 0.0) >= 2.0:  # type: ignore[arg-type]
         return [("text", texts)]
     return f"texts, {_DISTINCT}"
+
+
+def field_values(values: pl.Series, settings: FormatSettings) -> pl.Series:
+    """Texts as the numbers, lists, or true and false that a feature of them would be; else unchanged."""
+    read = truths(without_nulls(values, nulls_of(settings.nulls, values.name)))
+    if read.dtype != pl.String or not len(known := read.drop_nulls()):
+        return read if read.dtype != values.dtype else values
+    separator, usual = settings.list_separator, _KIND_OF_NAME.get(values.name.lower())
+    found = _all_numbers(read, settings.decimal)
+    if found is not None and not _may_divide_thousands(known, settings):
+        return found
+    if usual == "multi" or (usual != "text" and not are_paths(read) and are_lists(read, separator or "|")):
+        return as_lists(read, separator)
+    return values
+
+
+def _all_numbers(texts: pl.Series, decimal: str) -> pl.Series | None:
+    """The numbers of a column that has no other texts; None for codes with zeros in front."""
+    found = numbers(texts, decimal)
+    has_zeros_in_front = texts.str.contains(r"^0\d+$").any()
+    return None if found.null_count() > texts.null_count() or has_zeros_in_front else found
+
+
+def _may_divide_thousands(known: pl.Series, settings: FormatSettings) -> bool:
+    """Whether 1.006 stands beside 742, and no number has another count of digits behind the point."""
+    has_point = known.str.contains(".", literal=True)
+    if settings.decimal == "," or not has_point.any() or has_point.all():
+        return False
+    whole = known.filter(~has_point)
+    return bool(
+        known.filter(has_point).str.contains(r"^[1-9]\d{0,2}(?:\.\d{3})+$").all()
+        and whole.str.contains(r"^\d{1,3}$").all()
+    )
 
 
 def _guess_number(found: pl.Series, values: pl.Series) -> Guess:

@@ -5,7 +5,8 @@ import logging
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -184,27 +185,38 @@ def ingest_source(
             kinds, note = _proposed(source, with_kind, config)
             config = config.model_copy(update={"kinds": kinds})
     log = validate(source.parts, columns, config, catalog)
+    events, user_ids, item_ids, verdicts, labels = _read(log, work, session)
+    # Files of other systems, and rare kinds, write times in a form of their own.
+    while forms := log.further_forms(verdicts):
+        log = validate(source.parts, columns, config, catalog, (*log.time.forms, *forms))
+        events, user_ids, item_ids, verdicts, labels = _read(log, work, session)
     log = replace(log, notes=(*log.notes, note)) if note else log
-    events: EventFiles | SparkEvents
-    if session is None:
-        events, user_ids, item_ids, verdicts, labels = read_events(log, work)
-    else:
-        from turret.data.events.spark import read_by_spark
-
-        events, user_ids, item_ids, verdicts, labels = read_by_spark(session, log, work)
     if config.queries is not None and catalog is not None:
         # Every answer is ranked, also one that no query has.
         item_ids = pl.concat([item_ids, as_keys(catalog, item_ids.dtype)]).unique(maintain_order=True)
     bad_rows, removed = log.dropped_rows(verdicts)
     malformed = [bad for _, table in source.parts for bad in malformed_rows("malformed line", table)]
+    by_kind = log.bad_by_kind() if log.kinds and bad_rows else {}
+    if told := ", ".join(f"{bad:,} of {rows:,} {name}" for name, (bad, rows) in by_kind.items() if bad):
+        log = replace(log, notes=(*log.notes, f"bad rows by kind: {told}"))
     bad_rows = [*malformed, *bad_rows]
     ingested = IngestedSource(
         source, columns, log, events, user_ids, item_ids, items, users, bad_rows, removed
     )
-    _refuse_bad_rows(ingested, config.on_bad)
+    _refuse_bad_rows(ingested, config.on_bad, by_kind)
     if columns.label or columns.negatives:
         check_labels(labels, columns)
     return ingested
+
+
+def _read(
+    log: Log, work: Path, session: "SparkSession | None"
+) -> tuple["EventFiles | SparkEvents", pl.Series, pl.Series, Counter[str], Counter[int]]:
+    if session is None:
+        return read_events(log, work)
+    from turret.data.events.spark import read_by_spark
+
+    return read_by_spark(session, log, work)
 
 
 def _chosen_columns(source: Source, config: PrepareConfig) -> tuple[Columns, str | None]:
@@ -238,12 +250,22 @@ def _proposed(source: Source, columns: Columns, config: PrepareConfig) -> tuple[
     return {}, f"{note}. So far all events are alike; --kinds auto takes this table:\n\n{shown}"
 
 
-def _refuse_bad_rows(ingested: IngestedSource, on_bad: OnBad) -> None:
-    """Raise BadRowsError for bad rows that are not to be dropped, and EmptyDataError without an event."""
+def _refuse_bad_rows(ingested: IngestedSource, on_bad: OnBad, by_kind: Mapping[str, tuple[int, int]]) -> None:
+    """Raise BadRowsError for bad rows that are not to be dropped, and EmptyDataError without an event.
+
+    Of each target kind at most half are dropped, as of the whole log. `by_kind` are its bad and all rows.
+    """
     items, bad_rows, count = ingested.items, ingested.bad_rows, len(ingested.events)
     files = list(dict.fromkeys(table.path for _, table in ingested.source.parts))
     checked = [CheckedRows(files, count, ingested.bad_events)]
     checked += [entries.checked for entries in ingested.entities]
+    if on_bad == "drop":
+        targets = [name for name in by_kind if ingested.log.kinds[name].role == "target"]
+        bad_of = {
+            name: BadRows(kind=f"rows of the kind {name}", count=by_kind[name][0], examples=[])
+            for name in targets
+        }
+        checked += [CheckedRows(files, by_kind[name][1] - bad.count, [bad]) for name, bad in bad_of.items()]
     known = ""
     if items is not None and any(bad.kind == UNKNOWN_ITEM for bad in bad_rows):
         known = f"the ids of {items.path} are such as {', '.join(map(repr, items.ids.head(EXAMPLES)))}"

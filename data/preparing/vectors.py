@@ -15,37 +15,56 @@ from turret.data.reading.columns import Role
 from turret.data.reading.tables import readable
 
 MOST_NUMBERS = 8192
+_SAMPLE = 1000
 _IDS = (".ids.npy", ".ids.csv", ".ids.parquet")
 
 
-def is_vector(dtype: pl.DataType) -> bool:
-    """Whether a column of this type holds lists of floats."""
-    return isinstance(dtype, pl.List | pl.Array) and dtype.inner.is_float()
+def are_vectors(values: pl.Series) -> bool:
+    """Whether a column holds lists of floats, or their texts in brackets, as CSV has them."""
+    dtype = values.dtype
+    if isinstance(dtype, pl.List | pl.Array):
+        return dtype.inner.is_float()
+    if dtype != pl.String:
+        return False
+    texts = values.drop_nulls().head(_SAMPLE)
+    if not len(texts) or not texts.str.contains(r"^\s*\[[^\[\]]*\.[^\[\]]*\]\s*$").all():
+        return False
+    lists = _printed_numbers(texts)
+    return not lists.explode().has_nulls() and lists.list.len().n_unique() == 1
 
 
-def column_vectors(values: pl.Series, where: Path) -> VectorRows:
-    """Read a column of lists of numbers [rows]; null is a missing vector.
+def _printed_numbers(texts: pl.Series) -> pl.Series:
+    """Parse texts of numbers in brackets, as JSON or NumPy print them; null for any other element."""
+    plain = texts.str.strip_chars(" \t\r\n[]").str.replace_all(r"[,\s]+", " ")
+    return plain.str.split(" ").list.eval(pl.element().cast(pl.Float32, strict=False))
 
-    Raises ColumnError for lists of other values, of several lengths, or with numbers that are not finite.
+
+def column_vectors(values: pl.Series, where: Path, ids: Sequence[str]) -> VectorRows:
+    """Read a column of lists of numbers, or their texts [rows]; null and an empty list are missing vectors.
+
+    `ids` are those of the rows. Raises ColumnError for lists of other values, of several lengths, or with
+    numbers that are not finite.
     """
     column = f"column {values.name!r} of {where}"
+    values = _printed_numbers(values) if values.dtype == pl.String else values
     dtype = values.dtype
     if not isinstance(dtype, pl.List | pl.Array) or not dtype.inner.is_numeric():
         raise ColumnError(f"{column} holds {dtype}, and a vector is a list of numbers")
     lists = values.cast(pl.List(dtype.inner))
+    lists = pl.select(pl.when(pl.lit(lists).list.len() > 0).then(pl.lit(lists))).to_series()
     known, widths = lists.drop_nulls(), lists.list.len()
     if not len(known):
         raise ColumnError(f"{column} has no vector in any row")
     width = int(known.list.len().mode()[0])
     if len(other := (widths != width).fill_null(False).arg_true()):
         raise ColumnError(
-            f"{column}: most vectors have {width} numbers, and row {other[0] + 1} of it has "
+            f"{column}: most vectors have {width} numbers, and that of {ids[other[0]]!r} has "
             f"{widths[int(other[0])]}; vectors of one feature have one length"
         )
     numbers = known.explode().cast(pl.Float32, strict=False).to_numpy()
     rows = np.full(len(values), -1, dtype=np.int64)
     rows[lists.is_not_null().to_numpy()] = np.arange(len(known))
-    return _checked(VectorRows(numbers.reshape(len(known), width), rows), column)
+    return _checked(VectorRows(numbers.reshape(len(known), width), rows), column, ids)
 
 
 def file_vectors(path: Path, ids: Sequence[str], role: Role) -> VectorRows:
@@ -83,7 +102,7 @@ def file_vectors(path: Path, ids: Sequence[str], role: Role) -> VectorRows:
             f"no id of {where}, such as {known[0]!r}, is one of the {role}s, such as {ids[0]!r}; give the "
             f"ids as in the {role}s file"
         )
-    return _checked(VectorRows(source, rows), str(path))
+    return _checked(VectorRows(source, rows), str(path), ids)
 
 
 def missing_note(name: str, vectors: VectorRows, role: Role) -> str:
@@ -105,15 +124,16 @@ def vector_feature(name: str, vectors: VectorRows) -> Feature:
     return Feature(name=name, kind="vector", width=vectors.source.shape[1], deviation=deviation or 1.0)
 
 
-def _checked(vectors: VectorRows, where: str) -> VectorRows:
+def _checked(vectors: VectorRows, where: str, ids: Sequence[str]) -> VectorRows:
     """Raise ColumnError for a vector with a number that is not finite."""
     first = 0
     for block in vectors.blocks():
         rows = vectors.rows[first : first + len(block)]
-        bad = rows[(rows >= 0) & ~np.isfinite(block).all(axis=1)]
+        bad = np.flatnonzero((rows >= 0) & ~np.isfinite(block).all(axis=1))
         if len(bad):
             raise ColumnError(
-                f"{where}: vector {bad[0] + 1:,} has a number that is not finite; correct it, or leave it out"
+                f"{where}: the vector of {ids[first + bad[0]]!r} has a number that is not finite; correct "
+                "it, or leave it out"
             )
         first += len(block)
     return vectors

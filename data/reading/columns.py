@@ -18,6 +18,8 @@ KINDS = ("event_type", "event", "kind", "action", "behavior", "behavior_type", "
 """Usual names of a column of kinds, which is looked for where kinds are wanted."""
 USUAL = {role: names.split() for role, names in _NAMES.items()}
 """Usual names of the columns of each role."""
+ONE_ROW_AN_EVENT = "write one row for each event, that is, explode lists and flatten records into columns"
+"""The remedy for a row that has several events."""
 
 
 def choose_columns(settings: ColumnSettings, existing: Sequence[str], where: str) -> Columns:

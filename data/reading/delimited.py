@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _DELIMITERS = (",", "\t", ";", "|")
 _WAY_OUT = "--quote '' takes quotes as text"
 _UNIT = "\x1f"  # in place of a delimiter of several characters, as csv takes those of one only
+_HEADER = "the header again"
 _LONGEST = 1 << 17  # characters of a record whose quotes enclose several lines
 
 
@@ -34,13 +35,15 @@ _LONGEST = 1 << 17  # characters of a record whose quotes enclose several lines
 class _Form:
     """The delimiter and the quote of a file, and the number of lines before its first record.
 
-    `is_spaced`: a blank follows each delimiter, and belongs to no value.
+    `is_spaced`: a blank follows each delimiter, and belongs to no value. `header` is the line of the header,
+    which files that were put together have again.
     """
 
     delimiter: str
     quote: str
     is_spaced: bool
     skipped: int
+    header: str = ""
 
     def records(self, stream: TextIO, width: int | None = None) -> Iterator[tuple[int, list[str] | str]]:
         """Yield each record of `width` fields (None: of any), or the problem of a line, and a line number.
@@ -60,6 +63,8 @@ class _Form:
                     is_open = is_open and sum(map(len, taken)) < _LONGEST
             if not taken:
                 return
+            if width is not None and self.header and taken[0].rstrip("\r\n") == self.header:
+                record = _HEADER
             if isinstance(record, str):
                 again.extendleft(reversed(taken[1:]))
                 del taken[1:]
@@ -158,7 +163,7 @@ def _read_header(content: Path, path: Path, settings: FileFormat) -> tuple[_Form
     if not settings.has_header:
         return form, [f"column_{number}" for number in range(1, len(names) + 1)]
     names = [name.strip() for name in names]
-    return replace(form, skipped=number), [
+    return replace(form, skipped=number, header=first.rstrip("\r\n")), [
         f"{name} (column {number})".strip() if names.count(name) > 1 else name
         for number, name in enumerate(names, 1)
     ]
@@ -181,14 +186,19 @@ def _scan_lines(
         is_record = pl.when(has_quote).then(is_quoted_record).otherwise(is_record)
     lines = pl.scan_lines(content, glob=False, row_index_name=ROW, row_index_offset=1)
     lines = lines.filter(line.str.strip_chars() != "")
-    wrong = lines.filter(~is_record).select(ROW, fields=fields, has_quote=has_quote)
+    is_header = (line == form.header) & (pl.col(ROW) > form.skipped) if form.header else pl.lit(False)
+    is_record &= ~is_header
+    wrong = lines.filter(~is_record).select(
+        ROW, fields=pl.when(~is_header).then(fields), has_quote=has_quote & ~is_header
+    )
     found = wrong.collect(engine="streaming")
     if found["has_quote"].any() or (found[ROW] <= form.skipped).any():
         return None
     if found.is_empty():
         return _scan(content, form, columns), Malformed()
     examples = [
-        {"row": row, "problem": f"{count} of {width} fields"} for row, count, _ in found.head(EXAMPLES).rows()
+        {"row": row, "problem": _HEADER if count is None else f"{count} of {width} fields"}
+        for row, count, _ in found.head(EXAMPLES).rows()
     ]
     target, unmarked = new_file(work, "csv"), line.str.strip_prefix("\ufeff")
     records = lines.filter(is_record & (pl.col(ROW) > form.skipped))

@@ -1,22 +1,26 @@
 """CSV, Parquet and JSON lines as lazy tables: files, and folders of parts."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import polars as pl
 
-from turret.data.errors import SourceError
+from turret.data.errors import SourceError, TextEncodingError
 from turret.data.reading.delimited import scan_delimited
 from turret.data.reading.json_lines import scan_json_lines
 from turret.data.reading.schema import FileFormat
 from turret.data.reading.tables import EXAMPLES, ROW, Malformed, Table, readable
-from turret.data.reading.unpacking import as_utf8, plain_name, unpacked
+from turret.data.reading.unpacking import as_utf8, plain_name, unpacked, without_broken_lines
 
 FORMATS = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+# By what is beside their Parquet files: tables whose folders keep the files of older versions.
+_VERSIONED = {"_delta_log": "Delta", ".hoodie": "Hudi", "metadata/*.metadata.json": "Iceberg"}
+_SAMPLE = 10_000
 
 
 def scan(path: Path, settings: FileFormat, work: Path) -> Table:
@@ -74,8 +78,9 @@ def join_parts(folder: Path, files: Sequence[Path], settings: FileFormat, work: 
     """Scan files below `folder` as one table, in their order.
 
     Folders called `name=value` are columns. Raises SourceError for no file with rows, for files of several
-    formats, and for files that are no parts of one table.
+    formats, for files that are no parts of one table, and for a table with several versions.
     """
+    _refuse_versions(folder, files)
     kinds = {kind: path for path in reversed(files) if (kind := stem_and_format(path)[1])}
     if len(kinds) > 1:
         several = " and ".join(sorted(path.name for path in kinds.values()))
@@ -108,6 +113,18 @@ def join_parts(folder: Path, files: Sequence[Path], settings: FileFormat, work: 
     malformed = Malformed(sum(table.malformed.count for table in tables), tuple(examples[:EXAMPLES]))
     placed = tuple((start, table.path) for start, table in zip(starts, tables, strict=False))
     return Table(frame, folder, tables[0].is_text, malformed, tuple(files), placed)
+
+
+def _refuse_versions(folder: Path, files: Sequence[Path]) -> None:
+    """Raise SourceError for a table format whose folder has the files of older versions, too."""
+    for place in dict.fromkeys([folder, *(above for file in files for above in file.parents)]):
+        kind = next((kind for mark, kind in _VERSIONED.items() if any(place.glob(mark))), None)
+        if kind is not None and (place == folder or folder in place.parents):
+            raise SourceError(
+                f"{place} is a {kind} table, whose folder keeps the files of older versions, with rows that "
+                "were replaced or deleted; write its newest version as Parquet files (with Spark, or by "
+                "polars.read_delta or scan_iceberg), and name these"
+            )
 
 
 def _common_columns(first: Table, table: Table) -> list[str]:
@@ -145,12 +162,24 @@ def _scan_content(content: Path, name: str, path: Path, settings: FileFormat, wo
     if kind == "parquet":
         return _scan_parquet([content], path)
     scan_text = scan_delimited if kind == "csv" else scan_json_lines
-    return scan_text(as_utf8(content, path, settings.encoding, work), path, settings, work)
+    text = as_utf8(content, path, settings.encoding, work)
+    try:
+        return scan_text(text, path, settings, work)
+    except TextEncodingError:
+        if (found := without_broken_lines(text, work)) is None:
+            raise
+        table = scan_text(found[0], path, settings, work)
+        return replace(table, malformed=table.malformed.and_others(found[1]))
 
 
 def _scan_parquet(files: Sequence[Path], path: Path) -> Table:
-    """Scan Parquet files as the table of `path`."""
+    """Scan Parquet files as the table of `path`; parts whose types differ get common ones."""
     is_partitioned = path.is_dir() and any(_partitions(path, file) for file in files)
+    with readable(path):
+        schemas = {file: pl.read_parquet_schema(file) for file in files}
+    expected = schemas[files[0]]
+    if any(schema.get(name) != dtype for schema in schemas.values() for name, dtype in expected.items()):
+        return Table(_joined(path, schemas), path, is_text=False, files=tuple(files))
     with readable(path):
         # The first part has the columns; a later one may have more.
         frame = pl.scan_parquet(
@@ -161,5 +190,60 @@ def _scan_parquet(files: Sequence[Path], path: Path) -> Table:
             glob=False,
             hive_partitioning=is_partitioned,
         )
-        frame.collect_schema()
+        frame = _with_texts(frame)
     return Table(frame, path, is_text=False, files=tuple(files) if path.is_dir() else (path,))
+
+
+def _joined(folder: Path, schemas: Mapping[Path, Mapping[str, pl.DataType]]) -> pl.LazyFrame:
+    """Join parts of other types than the first one's, or names in other letters; rows are numbered through.
+
+    Raises SourceError for a part without a column of the first, or with one that has no common type.
+    """
+    first, *_ = schemas
+    expected, frames, rows = dict(schemas[first]), list[pl.LazyFrame](), 0
+    for file, schema in schemas.items():
+        name_of = {name.lower(): name for name in schema} | {name: name for name in schema}
+        found = {name: name_of.get(name, name_of.get(name.lower())) for name in expected}
+        place = file.relative_to(folder)
+        if missing := [name for name, own in found.items() if own is None]:
+            raise SourceError(
+                f"{folder}: {place} has no column {', '.join(missing)}, as {first.name} has; parts of one "
+                "table all have its columns"
+            )
+        columns = [pl.col(own).alias(name) for name, own in found.items()]
+        for name, own in found.items():
+            try:
+                pl.concat(
+                    [pl.Series([], dtype=one).to_frame("") for one in (expected[name], schema[own])],
+                    how="vertical_relaxed",
+                )
+            except pl.exceptions.PolarsError:
+                raise SourceError(
+                    f"{folder}: column {name!r} of {place} holds {schema[own]}, and that of {first.name} "
+                    f"{expected[name]}; write both with one type"
+                ) from None
+        frame = pl.scan_parquet(
+            file, row_index_name=ROW, row_index_offset=rows + 1, glob=False, hive_partitioning=False
+        )
+        partitions = [pl.lit(value, pl.String).alias(name) for name, value in _partitions(folder, file)]
+        frames.append(frame.select(pl.col(ROW).cast(pl.Int64), *columns, *partitions))
+        with readable(file):
+            rows += pl.scan_parquet(file, glob=False).select(pl.len()).collect().item()
+    return _with_texts(pl.concat(frames, how="vertical_relaxed"))
+
+
+def _with_texts(frame: pl.LazyFrame) -> pl.LazyFrame:
+    """Read bytes as the texts that they are, as Impala and Hive write them, if the first ones are UTF-8."""
+    columns = [name for name, dtype in frame.collect_schema().items() if dtype == pl.Binary]
+    if not columns:
+        return frame
+    first = frame.head(_SAMPLE).select(columns).collect()
+    return frame.with_columns(pl.col([one.name for one in first if _is_utf8(one)]).cast(pl.String))
+
+
+def _is_utf8(values: pl.Series) -> bool:
+    try:
+        values.cast(pl.String)
+    except pl.exceptions.ComputeError:
+        return False
+    return True

@@ -1,5 +1,6 @@
 """Files as lazy tables with row numbers."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -8,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from turret.data.errors import SourceError
+from turret.data.errors import SourceError, TextEncodingError
 from turret.data.reading.schema import ColumnSettings, FeatureColumns
 
 ROW = "__row"
@@ -25,6 +26,10 @@ class Malformed:
     def and_line(self, row: int, problem: str) -> "Malformed":
         """Return these and one more line."""
         return Malformed(self.count + 1, (*self.examples, {"row": row, "problem": problem})[:EXAMPLES])
+
+    def and_others(self, others: "Malformed") -> "Malformed":
+        """Return these and `others`."""
+        return Malformed(self.count + others.count, (*self.examples, *others.examples)[:EXAMPLES])
 
 
 @dataclass(frozen=True)
@@ -99,11 +104,12 @@ def readable(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise SourceError(f"there is no file {path}") from None
     except UnicodeError:
-        raise SourceError(encoding_sentence(path, "utf-8")) from None
+        raise TextEncodingError(encoding_sentence(path, "utf-8")) from None
     except (pl.exceptions.PolarsError, OSError) as error:
-        reason = str(error).strip().split("\n")[0]
+        # Behind it are options of Polars.
+        reason = re.split(r",? (?:hint:|consider passing)", str(error).strip().split("\n")[0])[0]
         if "utf-8" in reason.lower() or "utf8" in reason.lower():
-            raise SourceError(encoding_sentence(path, "utf-8")) from None
+            raise TextEncodingError(encoding_sentence(path, "utf-8")) from None
         raise SourceError(f"{path} can't be read: {reason}") from None
 
 

@@ -10,15 +10,19 @@ import polars as pl
 
 from turret.data.errors import ColumnError
 from turret.data.moments import PER_SECOND, YEAR_1990, YEAR_2100, as_number, parse_moment
+from turret.data.reading.columns import ONE_ROW_AN_EVENT
 from turret.data.reading.schema import ColumnSettings
 
 TIME = "time"
+NUMBERS = "numbers since 1970"
+"""The form of texts that are seconds, milliseconds and so on, each in its own unit."""
 
 _SAMPLE = 10_000
 _MIN_SHARE = 0.9  # of values that fit a unit
 _MIN_LIKELY = 0.95  # of times, for the others to be those of wrong clocks
 _DAY = 86_400  # seconds
 YEAR_1, YEAR_10000 = -62_135_596_800, 253_402_300_800  # seconds since 1970; the range of datetime
+_SCIENTIFIC = r"^\d(?:[.,]\d+)?E\+\d+$"
 _CLOCKS = ("", " %H:%M", " %H:%M:%S%.f")
 UTC_MARK = r"(?:Z| UTC)$"
 _OFFSET = " %H:%M:%S%.f%#z"
@@ -44,7 +48,7 @@ class TimeReader:
     `value` is Int64 milliseconds since 1970 (UTC) for a timestamp, Int64 or Float64 for a number, and null
     where the column is null or does not parse. `note` describes the format. `per_second` is the number of
     units of a numeric timestamp per second, else None. `likely` are the bounds in milliseconds: times outside
-    are those of wrong clocks.
+    are those of wrong clocks. `forms` are the formats of texts: those of days, and NUMBERS.
     """
 
     kind: Literal["timestamp", "number", "position"]
@@ -52,12 +56,16 @@ class TimeReader:
     note: str
     per_second: int | None = None
     likely: tuple[int, int] | None = None
+    forms: tuple[str, ...] = ()
 
 
-def choose_reader(frame: pl.LazyFrame, column: str, name: str, settings: ColumnSettings) -> TimeReader:
+def choose_reader(
+    frame: pl.LazyFrame, column: str, name: str, settings: ColumnSettings, forms: Sequence[str] = ()
+) -> TimeReader:
     """Choose the reader of `frame[column]`, `name` in the source, by its type, first values and range.
 
-    Where a unit or a format is stated, no time is taken for that of a wrong clock. Raises ColumnError when
+    Texts are read in the stated formats, in those of the first values, and in `forms`. Where a unit or a
+    format is stated, only a time in the future is taken for that of a wrong clock. Raises ColumnError when
     the column holds neither times nor numbers, when day and month are ambiguous, or when the settings
     contradict the values.
     """
@@ -73,8 +81,24 @@ def choose_reader(frame: pl.LazyFrame, column: str, name: str, settings: ColumnS
     if dtype.is_numeric() and not settings.time_format:
         return _number_reader(frame, name, value, dtype, settings)
     if dtype.is_integer() or dtype in (pl.String, pl.Categorical, pl.Enum):
-        return _text_reader(frame, value.cast(pl.String).str.strip_chars(), name, settings)
-    raise ColumnError(f"column {name!r} holds {dtype}, which does not order events; name another with --time")
+        return _text_reader(frame, value.cast(pl.String).str.strip_chars(), name, settings, forms)
+    remedy = ONE_ROW_AN_EVENT if dtype.is_nested() else "name another with --time"
+    raise ColumnError(f"column {name!r} holds {dtype}, which does not order events; {remedy}")
+
+
+def further_forms(reader: TimeReader, unread: pl.Series, name: str) -> tuple[str, ...]:
+    """The formats of texts that `reader` can't read: those of a file or a kind of events that comes later.
+
+    Day and month keep the order in which other texts are read. Raises ColumnError where neither is known, and
+    they are ambiguous.
+    """
+    sample = unread.cast(pl.String).str.strip_chars().drop_nulls().to_frame(TIME)
+    known = {*reader.forms, *(_DAY_OR_MONTH.get(days, "") for days in reader.forms)}
+    counts = {days: count for days, count in _day_counts(sample).items() if days not in known}
+    found = _formats(sample, counts, name) if any(counts.values()) else []
+    number = pl.col(TIME).cast(pl.Int64, strict=False)
+    are_numbers = _count(sample, _in_own_unit(number, list(PER_SECOND), True)) > 0
+    return (*found, *[NUMBERS] * (are_numbers and NUMBERS not in known))
 
 
 def parse_time(setting: str | float, time: TimeReader) -> float:
@@ -112,6 +136,10 @@ def _refuse_unit(settings: ColumnSettings, column: str) -> None:
 def _likely_times() -> tuple[int, int]:
     """The bounds of times of events, in milliseconds: from 1990 to tomorrow, as clocks of any zone may be."""
     return YEAR_1990 * 1000, int((datetime.now(UTC).timestamp() + _DAY) * 1000)
+
+
+def _no_future() -> tuple[int, int]:
+    return YEAR_1 * 1000, _likely_times()[1]
 
 
 def _without_wrong_clocks(reader: TimeReader, frame: pl.LazyFrame) -> TimeReader:
@@ -159,9 +187,10 @@ def _number_reader(
             f"{name!r} holds {shown} since 1970: each value is read in its own unit; --time-unit states one"
         )
         time = pl.coalesce(_in_own_unit(value, list(shares), is_integer), time)
-    return TimeReader(
-        "timestamp", time, note, PER_SECOND[unit], _likely_times() if likely >= _MIN_LIKELY else None
-    )
+    bounds = _likely_times() if likely >= _MIN_LIKELY else None
+    if settings.time_unit != "auto":
+        bounds = _no_future()
+    return TimeReader("timestamp", time, note, PER_SECOND[unit], bounds)
 
 
 def _value(frame: pl.LazyFrame, value: pl.Expr) -> Any:
@@ -216,35 +245,52 @@ def _unit_shares(frame: pl.LazyFrame, finite: pl.Expr) -> tuple[dict[str, float]
     return {unit: row[unit] for unit in units}, row["likely"] or 0.0
 
 
-def _text_reader(frame: pl.LazyFrame, text: pl.Expr, name: str, settings: ColumnSettings) -> TimeReader:
-    if settings.time_format:
-        value = pl.coalesce(_strptime(text, one) for one in settings.time_format)
-        note = f"{name!r} is read as {' or '.join(settings.time_format)}"
-        return TimeReader("timestamp", value, note)
-    sample = (
-        frame.select(text.alias(TIME))
-        .filter(pl.col(TIME).is_not_null())
-        .head(_SAMPLE)
-        .collect(engine="streaming")
+def _text_reader(
+    frame: pl.LazyFrame, text: pl.Expr, name: str, settings: ColumnSettings, forms: Sequence[str]
+) -> TimeReader:
+    stated = [_strptime(text, one) for one in settings.time_format]
+    rows = frame.select(
+        text.alias(TIME), is_read=pl.any_horizontal(pl.lit(False), *(one.is_not_null() for one in stated))
     )
+    sample = rows.filter(pl.col(TIME).is_not_null()).head(_SAMPLE).collect(engine="streaming")
+    is_read = bool(stated) and sample["is_read"].any()
+    sample = sample.filter(~pl.col("is_read"))
+    if (is_rounded := sample[TIME].str.contains(_SCIENTIFIC)).any():
+        # A spreadsheet wrote them with six digits, which are those of hours or days.
+        text = pl.when(~text.str.contains(_SCIENTIFIC)).then(text)
+        if is_rounded.all():
+            raise ColumnError(
+                f"the times of column {name!r} were rounded by a spreadsheet, as 1.70000E+12; export them "
+                "from the source itself, or format the column as text or date before saving it"
+            )
+        sample = sample.filter(~is_rounded)
     numbers = _count(sample, pl.col(TIME).cast(pl.Float64, strict=False))
-    full = sample.filter(~pl.col(TIME).str.contains(_SHORT_YEAR))
-    dates = {days: _count(full if "%Y" in days else sample, _parse(pl.col(TIME), days)) for days in _DAYS}
-    if not any(dates.values()):
+    counts = _day_counts(sample)
+    if not (any(counts.values()) or forms or stated):
         are_whole = _count(sample, pl.col(TIME).cast(pl.Int64, strict=False)) == numbers
         dtype = pl.Int64() if are_whole else pl.Float64()
         return _number_reader(frame, name, text.cast(dtype, strict=False), dtype, settings)
-    _refuse_unit(settings, name)
-    found = _formats(sample, dates, name)
+    if not stated:
+        _refuse_unit(settings, name)
+    found = [one for one in dict.fromkeys([*_formats(sample, counts, name), *forms]) if one != NUMBERS]
     # %y takes no year of four digits, but %Y one of two.
-    value = pl.coalesce(_parse(text, days) for days in sorted(found, key=lambda days: "%Y" in days))
-    note = f"{name!r} is read as {' or '.join(found)} with or without a time"
-    reader = TimeReader("timestamp", value, note)
-    if numbers:
+    values = [*stated, *(_parse(text, days) for days in sorted(found, key=lambda days: "%Y" in days))]
+    shown = [*settings.time_format, *(f"{days} with or without a time" for days in found)]
+    note = f"{name!r} is read as {' or '.join(shown)}"
+    if numbers or NUMBERS in forms:
         number = text.cast(pl.Int64, strict=False)
-        either = pl.coalesce(value, _in_own_unit(number, list(PER_SECOND), True), _from_digits(number))
-        reader = replace(reader, value=either, note=f"{note}, or as numbers since 1970")
+        values += [_in_own_unit(number, list(PER_SECOND), True), _from_digits(number)]
+        note, found = f"{note}, or as {NUMBERS}", [*found, NUMBERS]
+    reader = TimeReader("timestamp", pl.coalesce(values), note, forms=tuple(found))
+    if is_read:
+        return replace(reader, likely=_no_future())
     return _without_wrong_clocks(reader, frame.head(_SAMPLE))
+
+
+def _day_counts(sample: pl.DataFrame) -> dict[str, int]:
+    """How many texts of a sample each format of days reads."""
+    full = sample.filter(~pl.col(TIME).str.contains(_SHORT_YEAR))
+    return {days: _count(full if "%Y" in days else sample, _parse(pl.col(TIME), days)) for days in _DAYS}
 
 
 def _formats(sample: pl.DataFrame, counts: dict[str, int], name: str) -> list[str]:

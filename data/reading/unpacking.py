@@ -15,7 +15,7 @@ from typing import Any
 import polars as pl
 
 from turret.data.errors import SourceError
-from turret.data.reading.tables import encoding_sentence
+from turret.data.reading.tables import Malformed, encoding_sentence
 
 _SUFFIX = re.compile(r"\.(gz|gzip|zst|zstd|bz2|xz|zip)$", re.IGNORECASE)
 _CHUNK = 1 << 20
@@ -140,6 +140,24 @@ def as_utf8(content: Path, path: Path, encoding: str, work: Path) -> Path:
     except UnicodeError:
         raise SourceError(encoding_sentence(path, encoding)) from None
     return target
+
+
+def without_broken_lines(content: Path, work: Path) -> tuple[Path, Malformed] | None:
+    """Copy text whose lines are UTF-8 but for some, with empty lines in place of these.
+
+    None for text in another encoding: of its lines that are not ASCII, most are no UTF-8.
+    """
+    broken, others = Malformed(), 0
+    target = new_file(work, "utf8")
+    with content.open("rb") as source, target.open("wb") as copy:
+        for number, line in enumerate(source, 1):
+            try:
+                others += not line.isascii() and bool(line.decode())
+            except UnicodeDecodeError as error:
+                broken = broken.and_line(number, f"byte {error.start + 1} is no UTF-8")
+                line = b"\n"
+            copy.write(line)
+    return (target, broken) if 0 < broken.count <= others else None
 
 
 def _is_utf8(path: Path) -> bool:

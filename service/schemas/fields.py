@@ -16,7 +16,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from turret.data.vocabulary import ID_LENGTH, STRANGER
+from turret.data.vocabulary import ID_LENGTH, STRANGER, plain_id
 from turret.tower.format.listing import is_version
 
 HISTORY_LIMIT = 1_000
@@ -29,11 +29,11 @@ SESSION_LENGTH = ID_LENGTH - len(STRANGER)
 
 
 def check_id(value: object) -> int | str:
-    """Accept a 64-bit integer or a string of 1 to 512 characters."""
+    """Accept a 64-bit integer or a string of 1 to 512 characters, which is read as `plain_id`."""
     if isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63:
         return value
-    if isinstance(value, str) and 1 <= len(value) <= ID_LENGTH:
-        return value
+    if isinstance(value, str) and len(value) <= ID_LENGTH and 1 <= len(plain := plain_id(value)) <= ID_LENGTH:
+        return plain
     # Integers below the 64-bit minimum are parsed as a float equal to it.
     if isinstance(value, float) and value.is_integer() and value > -(2.0**63):
         return check_id(int(value))
@@ -87,7 +87,7 @@ def check_used(value: object) -> int | str | tuple[int | str, str | None]:
 def check_history(value: object, check_each: ValidatorFunctionWrapHandler) -> list[int | str]:
     """Accept a list of ids as `check_ids`, or with objects among them, which become `KindedIds`."""
     checked: list[Any] = check_ids(value, check_each)
-    if checked is value or not any(isinstance(one, tuple) for one in checked):
+    if not any(isinstance(one, tuple) for one in checked):
         return checked
     pairs = [one if isinstance(one, tuple) else (one, None) for one in checked]
     return KindedIds([item for item, _ in pairs], [kind for _, kind in pairs])
@@ -129,8 +129,8 @@ def check_ids(value: object, check_each: ValidatorFunctionWrapHandler) -> list[i
     """Accept a list of ids; if all are strings, or all integers, without a call for each."""
     if isinstance(value, list) and 0 < len(value) <= HISTORY_LIMIT:
         kinds = set(map(type, value))
-        if kinds == {str} and all(value) and max(map(len, value)) <= ID_LENGTH:
-            return value
+        if kinds == {str} and max(map(len, value)) <= ID_LENGTH and all(plain := [*map(plain_id, value)]):
+            return plain
         if kinds == {int} and min(value) >= -(2**63) and max(value) < 2**63:
             return value
     checked: list[int | str] = check_each(value)

@@ -8,9 +8,9 @@ from urllib.parse import unquote_to_bytes
 
 import orjson
 from fastapi import Depends, Path, Query, Request, Response
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from turret.data.vocabulary import ID_LENGTH
+from turret.data.vocabulary import ID_LENGTH, plain_id
 from turret.service.components import Components
 from turret.service.errors import InvalidFieldError
 from turret.service.schemas.bodies import Line, Schema, read_body, read_lines
@@ -44,9 +44,11 @@ class Reads(Generic[Schema]):
 
 K = Annotated[int, Query(ge=1, le=K_LIMIT)]
 Id = Annotated[str, Field(min_length=1, max_length=ID_LENGTH)]
-UserId = Annotated[str, Path(min_length=1, max_length=ID_LENGTH)]
+UserId = Annotated[str, Path(min_length=1, max_length=ID_LENGTH), AfterValidator(plain_id)]
 # Not checked against its bounds: other texts name no item, which is 404 to a call that reads.
-ItemId = Annotated[str, Path(json_schema_extra={"minLength": 1, "maxLength": ID_LENGTH})]
+ItemId = Annotated[
+    str, Path(json_schema_extra={"minLength": 1, "maxLength": ID_LENGTH}), AfterValidator(plain_id)
+]
 
 
 _REPEATED = frozenset({"id", "point"})  # the parameters that may be sent several times

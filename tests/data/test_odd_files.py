@@ -1,0 +1,174 @@
+"""Files as spreadsheets, warehouses and scripts leave them: read as meant, or refused with a remedy."""
+
+from pathlib import Path
+from unicodedata import normalize
+
+import polars as pl
+import pytest
+
+from tests.data.conftest import Prepare
+from turret.data.errors import BadRowsError, ColumnError, SourceError
+from turret.data.preparing.feature_readings import field_values
+from turret.data.reading.readers import scan
+from turret.data.reading.schema import FormatSettings
+from turret.data.reading.tables import ROW, Table
+from turret.data.vocabulary import plain_id
+
+
+def _scan(path: Path, **settings: str) -> Table:
+    work = path.parent / "work"
+    work.mkdir(exist_ok=True)
+    return scan(path, FormatSettings.model_validate(settings), work)
+
+
+@pytest.mark.parametrize("mark", ["_delta_log", ".hoodie", "metadata"])
+def test_a_table_that_keeps_older_versions_is_refused_by_its_kind(tmp_path: Path, mark: str) -> None:
+    table = tmp_path / "orders"
+    (table / mark).mkdir(parents=True)
+    (table / mark / "v1.metadata.json").touch()
+    pl.DataFrame({"user": [1]}).write_parquet(table / "part-0.parquet")
+    with pytest.raises(SourceError, match=r"orders is a (Delta|Hudi|Iceberg) table.*newest version"):
+        _scan(table)
+
+
+@pytest.mark.parametrize("item", ["4", '"a\nb"'])
+def test_a_header_in_the_middle_is_no_row(tmp_path: Path, item: str) -> None:
+    path = tmp_path / "joined.csv"
+    path.write_text(f"user,item\n1,2\nuser,item\n3,{item}\nuser,item\n")
+    table = _scan(path)
+    assert table.frame.select("user").collect()["user"].to_list() == ["1", "3"]
+    assert table.malformed.count == 2
+    assert table.malformed.examples[0] == {"row": 3, "problem": "the header again"}
+
+
+def test_bytes_are_the_texts_that_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "events.parquet"
+    pl.DataFrame({"text": ["kü".encode(), None], "uuid": [b"\xff\xfe", b"a"]}).write_parquet(path)
+    assert _scan(path).frame.select("text", "uuid").collect().to_dict(as_series=False) == {
+        "text": ["kü", None],
+        "uuid": [b"\xff\xfe", b"a"],
+    }
+
+
+def test_parts_of_parquet_get_common_types_and_the_names_of_the_first(tmp_path: Path) -> None:
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    first = pl.DataFrame({"user": [1], "time": [1]}, schema={"user": pl.Int32, "time": pl.Datetime("ms")})
+    first.write_parquet(parts / "part-0.parquet")
+    other = pl.DataFrame(
+        {"USER": [2**40], "time": [1_000]}, schema={"USER": pl.Int64, "time": pl.Datetime("us")}
+    )
+    other.write_parquet(parts / "part-1.parquet")
+    rows = _scan(parts).frame.collect()
+    assert rows["user"].to_list() == [1, 2**40]
+    assert rows["time"].dt.epoch("ms").to_list() == [1, 1]
+    assert rows[ROW].to_list() == [1, 2]
+    pl.DataFrame({"user": [[1]], "time": [1]}).write_parquet(parts / "part-2.parquet")
+    with pytest.raises(SourceError, match=r"column 'user' of part-2\.parquet holds List"):
+        _scan(parts)
+    pl.DataFrame({"user": [1]}).write_parquet(parts / "part-2.parquet")
+    with pytest.raises(SourceError, match=r"part-2\.parquet has no column time"):
+        _scan(parts)
+
+
+@pytest.mark.parametrize("name", ["events.csv", "events.jsonl"])
+def test_a_broken_byte_costs_its_line_alone(tmp_path: Path, name: str) -> None:
+    lines = ["user,item", "张伟,1", "李娜,2", "王芳,3"]
+    if name == "events.jsonl":
+        lines = [f'{{"user": "{line[:2]}", "item": {line[-1]}}}' for line in lines[1:]]
+    content = "\n".join(lines).encode().replace("李".encode(), b"\xe6\x9d")
+    (tmp_path / name).write_bytes(content)
+    table = _scan(tmp_path / name)
+    assert table.frame.collect()["user"].to_list() == ["张伟", "王芳"]
+    assert table.malformed.count == 1
+    assert table.malformed.examples[0]["row"] == content.split(b"\n").index(content.split(b"\n")[-2]) + 1
+
+
+def test_text_in_another_encoding_is_no_broken_byte(tmp_path: Path) -> None:
+    (tmp_path / "events.csv").write_bytes("user,item\nJürgen,1\nJörg,2\nMax,3\n".encode("latin-1"))
+    with pytest.raises(SourceError, match="--encoding cp1252"):
+        _scan(tmp_path / "events.csv")
+
+
+def test_ids_have_no_blanks_around_them_and_one_form_of_each_letter(prepared: Prepare) -> None:
+    plain, decomposed = "Café", normalize("NFD", "Café")
+    data = prepared(f"user,item,time\nu1  ,{plain},1\nu1,{decomposed},2\n\u00a0u1,{plain} ,3\n")
+    assert data.users.ids([0]) == ["u1"]
+    assert data.item_ids.ids(range(len(data.item_ids))) == [plain]
+    assert (plain_id("\u00a0u1 "), plain_id(decomposed)) == ("u1", plain)
+
+
+def test_letters_with_more_signs_than_a_script_has_cost_no_quadratic_time() -> None:
+    odd = "a" + "\u0301\u0316" * 255
+    assert plain_id(odd) == odd
+
+
+def test_numbers_that_a_spreadsheet_rounded_are_no_ids(prepared: Prepare) -> None:
+    rows = ["u1,8.71112E+12,1", "u2,8.71112E+12,2", "u1,8711127345678,3"]
+    with pytest.raises(BadRowsError, match="item rounded by a spreadsheet: 2"):
+        prepared("\n".join(["user,item,time", *rows]))
+    data = prepared("user,item,time\nu1,1.5E+1,1\nu1,7,2\n")  # all digits are there
+    assert len(data.item_ids) == 2
+
+
+def test_times_that_a_spreadsheet_rounded_are_refused(prepared: Prepare) -> None:
+    with pytest.raises(ColumnError, match="rounded by a spreadsheet"):
+        prepared("user,item,time\nu1,1,1.70000E+12\nu1,2,1.70000E+12\n")
+
+
+@pytest.mark.parametrize("values", [[[1, 2]], [{"item": 1}]])
+def test_a_row_of_several_events_is_refused_with_the_remedy(prepared: Prepare, values: list[object]) -> None:
+    with pytest.raises(ColumnError, match="one row for each event"):
+        prepared(pl.DataFrame({"user": [1], "item": values, "time": [1]}))
+
+
+@pytest.mark.parametrize(
+    ("texts", "decimal", "expected"),
+    [
+        (["5.99", None, "12"], ".", [5.99, None, 12.0]),
+        (["1.006", "742"], ",", [1006.0, 742.0]),
+        (["1.006", "742"], ".", ["1.006", "742"]),  # one thousand and six, or a little more than one
+        (["1.006", "742.5"], ".", [1.006, 742.5]),
+        (["Drama|Horror", "Drama", "Horror"], ".", [["Drama", "Horror"], ["Drama"], ["Horror"]]),
+        (["true", "False"], ".", [True, False]),
+        (["007", "012"], ".", ["007", "012"]),
+    ],
+)
+def test_a_field_has_the_type_that_a_feature_of_its_values_has(
+    texts: list[str | None], decimal: str, expected: list[object]
+) -> None:
+    settings = FormatSettings.model_validate({"decimal": decimal})
+    assert field_values(pl.Series("field", texts), settings).to_list() == expected
+
+
+def test_formats_of_times_that_come_late_are_looked_for_in_the_rows_that_fail(
+    prepared: Prepare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("turret.data.reading.times._SAMPLE", 3)
+    days = [f"2024-01-0{n}" for n in range(1, 7)]
+    others = ["07.01.2024", "08.01.2024 12:30", "1704844800", "1704931200000"]
+    rows = [f"u{n % 2},i{n},{time}" for n, time in enumerate([*days, *others])]
+    data = prepared("\n".join(["user,item,time", *rows]))
+    assert len(data.times[:]) == len(rows)
+    assert int(data.times[:].max()) == 1704931200000
+
+
+def test_a_stated_format_adds_to_those_that_are_found(prepared: Prepare) -> None:
+    log = "user,item,time\nu1,a,2024-01-01\nu1,b,1st of Feb 2024\nu1,c,2024-03-01\n"
+    data = prepared(log, {"columns.time_format": ["1st of %b %Y"]})
+    assert len(data.times[:]) == 3
+
+
+def test_a_stated_format_that_reads_times_of_the_future_makes_no_events(prepared: Prepare) -> None:
+    with pytest.raises(BadRowsError, match="time before 1990 or in the future: 2"):
+        prepared("user,item,time\nu1,a,1704067200000\nu1,b,1704067260000\n", {"columns.time_format": ["%s"]})
+
+
+def test_a_target_kind_does_not_lose_most_of_its_rows_without_being_told(prepared: Prepare) -> None:
+    views = [f"u{n % 4},i{n % 5},view,{1_700_000_000 + n}" for n in range(20)]
+    bought = [f"u{n},i{n},purchase,{'soon' if n else 1_700_000_100}" for n in range(4)]
+    settings = {"columns.kind": "kind", "kinds": {"purchase": "target", "view": "signal"}, "on_bad": "drop"}
+    log = "\n".join(["user,item,kind,time", *views, *bought])
+    with pytest.raises(BadRowsError, match="rows of the kind purchase: 3"):
+        prepared(log, settings)
+    prepared(log, {**settings, "on_bad": "drop=any"})
