@@ -112,7 +112,7 @@ def _hint(bad_rows: Sequence[BadRows], removed: Sequence[Removed] = ()) -> str:
         UNREADABLE_TIME: "give the formats of dates with --time-format, such as '%d.%m.%y %H:%M'",
         UNREADABLE_WEIGHT: "state the decimal mark of numbers with --decimal",
         UNREADABLE_QUANTITY: "state the decimal mark of numbers with --decimal",
-        WRONG_CLOCK: "state --time-unit or --time-format if such times are right",
+        WRONG_CLOCK: "state --time-unit or --time-format if times before 1990 are right",
         NO_KIND: "`--default-kind` of `turret data prepare` or `append` gives them a kind",
         REPEATED_ID: "of the rows of one id dropping keeps the first alone, so give a file of one row an id, "
         "with a column for each property",

@@ -180,10 +180,13 @@ def field_values(values: pl.Series, settings: FormatSettings) -> pl.Series:
     read = truths(without_nulls(values, nulls_of(settings.nulls, values.name)))
     if read.dtype != pl.String or not len(known := read.drop_nulls()):
         return read if read.dtype != values.dtype else values
+    if _ID_NAME.search(values.name):  # a code is no number
+        return values
     separator, usual = settings.list_separator, _KIND_OF_NAME.get(values.name.lower())
     found = _all_numbers(read, settings.decimal)
     if found is not None and not _may_divide_thousands(known, settings):
-        return found
+        is_whole = known.str.contains(r"^-?\d+$").all()  # which answers have as integers, exact beyond 2^53
+        return values if is_whole else found
     if usual == "multi" or (usual != "text" and not are_paths(read) and are_lists(read, separator or "|")):
         return as_lists(read, separator)
     return values

@@ -248,7 +248,7 @@ def _unit_shares(frame: pl.LazyFrame, finite: pl.Expr) -> tuple[dict[str, float]
 def _text_reader(
     frame: pl.LazyFrame, text: pl.Expr, name: str, settings: ColumnSettings, forms: Sequence[str]
 ) -> TimeReader:
-    stated = [_strptime(text, one) for one in settings.time_format]
+    stated = [_strptime(text, one) for one in settings.time_format or ()]
     rows = frame.select(
         text.alias(TIME), is_read=pl.any_horizontal(pl.lit(False), *(one.is_not_null() for one in stated))
     )
@@ -275,7 +275,7 @@ def _text_reader(
     found = [one for one in dict.fromkeys([*_formats(sample, counts, name), *forms]) if one != NUMBERS]
     # %y takes no year of four digits, but %Y one of two.
     values = [*stated, *(_parse(text, days) for days in sorted(found, key=lambda days: "%Y" in days))]
-    shown = [*settings.time_format, *(f"{days} with or without a time" for days in found)]
+    shown = [*(settings.time_format or ()), *(f"{days} with or without a time" for days in found)]
     note = f"{name!r} is read as {' or '.join(shown)}"
     if numbers or NUMBERS in forms:
         number = text.cast(pl.Int64, strict=False)

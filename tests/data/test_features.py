@@ -319,7 +319,7 @@ def _shown_fields(
 ) -> dict[str, list[Any]]:
     frame = entries.aligned(ids)
     readings = read_features(frame, chosen, entries.path, "item", FormatSettings())
-    return fields(frame, names, readings, entries)
+    return fields(frame, names, readings, entries, FormatSettings())
 
 
 def _table(frame: pl.DataFrame, is_text: bool = False, malformed: Malformed | None = None) -> EntityTable:
@@ -396,7 +396,7 @@ def test_texts_of_a_csv_file_become_what_they_were_meant_as() -> None:
         "code": ["007"],
         "genres": [["a", "b"]],
         "price": [2.5],
-        "size": ["2.50"],
+        "size": [2.5],
         "stock": [253],
         "number": ["9223372036854775808"],
         "new": [True],

@@ -85,8 +85,8 @@ def test_a_value_that_is_no_vector_is_refused(raw: object) -> None:
 @pytest.mark.parametrize(
     ("look", "sentence"),
     [
-        ([[1.0, 2.0], [1.0], [3.0, 4.0]], r"most vectors have 2 numbers, and row 2 of it has 1"),
-        ([[1.0, 2.0], [1.0, float("inf")], None], r"vector 2 has a number that is not finite"),
+        ([[1.0, 2.0], [1.0], [3.0, 4.0]], r"most vectors have 2 numbers, and that of .i1. has 1"),
+        ([[1.0, 2.0], [1.0, float("inf")], None], r"vector of .i1. has a number that is not finite"),
         ([None, None, None], r"has no vector in any row"),
     ],
 )
@@ -105,7 +105,11 @@ def test_a_wrong_column_is_told(shop: Prepare, look: list[Any], sentence: str) -
         (np.zeros((2, 3), "f4"), ["i0"], r"has 1 ids, and .* 2 vectors; give one each"),
         (np.zeros((2, 3), "f4"), ["i0", "i0"], r"has the id 'i0' twice"),
         (np.zeros((2, 3), "f4"), ["a", "b"], r"no id of .*, such as 'a', is one of the items, such as 'i0'"),
-        (np.array([[1, 2], [np.nan, 1]], "f4"), ["i0", "i1"], r"vector 2 has a number that is not finite"),
+        (
+            np.array([[1, 2], [np.nan, 1]], "f4"),
+            ["i0", "i1"],
+            r"vector of .i1. has a number that is not finite",
+        ),
     ],
 )
 def test_a_wrong_file_is_told(
