@@ -57,7 +57,7 @@ CALLS: Mapping[tuple[str, str], Call] = {
     **_calls("admin", "operator", f"{_COMPARED}/overlap"),
     **_calls("read", "metrics", "/metrics"),
     # Without data of users or items: probes, the description of the API, and the files of the page.
-    **_calls(None, "probe", "/livez", "/readyz"),
+    **_calls(None, "probe", "/livez", "/readyz", methods="GET HEAD"),
     **_calls(None, "open", "/", "/docs", "/openapi.json", "/page/{path}", methods="GET HEAD"),
     **_calls(None, "open", "/page/settings.json"),
 }

@@ -84,7 +84,7 @@ METHOD_SCOPES = dict.fromkeys(("GET", "HEAD"), "read") | dict.fromkeys(
         ("store", ["POST /v1/events", "GET /v1/users/7", "PUT /v1/items/7", "PATCH /v1/items/7"]),
         ("store", ["DELETE /v1/items/a/b", "PUT /v1/items/7/similar/"]),
         ("read", ["GET /v1/items/7", "GET /v1/versions", "GET /nowhere"]),
-        ("probe", ["GET /livez", "GET /readyz"]),
+        ("probe", ["GET /livez", "GET /readyz", "HEAD /livez", "HEAD /readyz"]),
         ("open", ["GET /docs", "GET /page/app/main.js"]),
         ("operator", ["POST /admin/activate", "POST /admin/rollback", "POST /admin/nothing"]),
         ("rules", ["PUT /v1/rules", "POST /v1/rules/rollback"]),
@@ -255,6 +255,7 @@ def test_the_refusals_say_what_would_work(keyed: Keyed) -> None:
 def test_probes_are_open_and_metrics_if_the_operator_says_so(keyed: Keyed) -> None:
     read = keyed.key("shop", "read")
     assert [keyed.client().get(path).status_code for path in ("/livez", "/readyz", "/metrics")] == [200] * 3
+    assert [keyed.client().head(path).status_code for path in ("/livez", "/readyz")] == [200] * 2
     closed = keyed.client(metrics_open=False)
     assert closed.get("/metrics").status_code == 401
     assert closed.get("/metrics", headers=read).status_code == 200

@@ -5,6 +5,7 @@ import re
 import shlex
 import signal
 from collections.abc import Callable
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from typer.testing import CliRunner, Result
 
 import turret.cli
 from tests.support.command_line import OnTerminal, check_call, commands
+from turret.data.text import text_table
+from turret.terminal import write_readably
 
 every_command = pytest.mark.parametrize("name", commands())
 
@@ -39,6 +42,22 @@ def test_an_example_can_be_typed_as_it_stands(name: str) -> None:
     for example in examples:
         assert example.startswith(name)
         check_call(shlex.split(example))
+
+
+@pytest.mark.parametrize(
+    ("encoding", "shown"),
+    [("ascii", "| \\u5546 caf\\xe9"), ("latin-1", "| \\u5546 caf\xe9"), ("utf-8", "│ 商 café")],
+)
+def test_a_table_is_readable_in_a_terminal_of_any_encoding(
+    encoding: str, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = TextIOWrapper(BytesIO(), encoding=encoding, write_through=True)
+    monkeypatch.setattr("sys.stdout", terminal)
+    write_readably()
+    print(text_table(("item", "n"), [("商 café", "1")]))
+    written = terminal.buffer.getvalue().decode(encoding)  # type: ignore[attr-defined]
+    assert shown in written
+    assert {"-", "+"} <= {*written} or encoding == "utf-8"
 
 
 def interrupt(*_: object) -> None:

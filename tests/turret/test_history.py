@@ -15,6 +15,7 @@ from tests.contracts.stores import ADDRESSES
 from tests.support.command_line import output
 from tests.support.redis_server import sweep
 from tests.turret.conftest import START, Prepare, stored
+from turret.data.errors import ConfigurationError
 from turret.data.kinds import Kind
 from turret.data.prepared import PreparedData
 from turret.data.preparing.append import append as append_events
@@ -22,7 +23,7 @@ from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import FilesSplit, PrepareConfig
 from turret.history import dumping, loading
 from turret.history.dumping import TimeRange, dump_histories
-from turret.history.loading import load_histories, logged_events
+from turret.history.loading import load_histories, logged_events, prepared_log
 from turret.service.errors import HistoryUnavailableError, ServiceError
 from turret.service.settings import Settings
 from turret.service.stores.contract import Event, Stores
@@ -201,6 +202,10 @@ def test_raw_events_take_a_table_of_kinds(address: str, tmp_path: Path) -> None:
     kinds = ("--kind", "buy", "--kind", "view=signal")
     output("history", "load", "log.csv", *kinds, "--store", address, folder=tmp_path)
     assert {(event.item, event.kind) for event in stored(address, "a")} == {("x", "buy"), ("y", "view")}
+    assert len({event.event_id for event in stored(address, "a")}) == 2
+    refused = prepared_log(tmp_path / "log.csv", {"columns.kind": "event"}, print)
+    with pytest.raises(ConfigurationError, match="'event' would be lost"), refused:
+        pass
 
 
 def test_a_dump_has_the_events_of_a_range_of_times(address: str, tmp_path: Path) -> None:
@@ -302,10 +307,10 @@ def logged(data: PreparedData, **kept: int) -> list[Event]:
 def test_times_outside_of_the_window_are_clamped_as_the_service_does(prepared: Prepare) -> None:
     """The id has the time of the log, which does not change between two calls."""
     stored = logged(
-        prepared(HEAD + "a,x,-5\na,y,1700000001\na,z,1900000000\n", columns={"time_unit": "seconds"})
+        prepared(HEAD + "a,x,-5\na,y,1700000001\na,z,1750000000\n", columns={"time_unit": "seconds"})
     )
     assert [event.time for event in stored] == [0, 1_700_000_001_000, NOW]
-    assert [event.event_id for event in stored][::2] == ["log:-5000:0:x", "log:1900000000000:0:z"]
+    assert [event.event_id for event in stored][::2] == ["log:-5000:0:x", "log:1750000000000:0:z"]
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,10 @@ def test_evaluation_of_vectors_is_that_of_a_slow_ranking() -> None:
         ({"users": np.eye(3) * -1e20, "items": np.eye(3) * 1e20}, r"users\[0\] has scores .* divide users"),
         ({"targets": [[0]]}, "1 lists for 3 users"),
         ({"targets": [[0], [], [1]]}, "is empty"),
-        ({"targets": [[0], [3], [1]]}, "outside of 0 to 2"),
+        ({"targets": [[0], [3], [1]]}, "whole numbers from 0 to 2"),
+        ({"targets": [["i0"], ["i1"], ["i2"]]}, "whole numbers from 0 to 2"),
+        ({"items": [["a", "b"]]}, "items has to hold numbers"),
+        ({"items": np.ones((3, 3, 3))}, "items has the shape"),
     ],
 )
 def test_evaluation_refuses_what_can_not_be_ranked(wrong: dict[str, Any], message: str) -> None:
@@ -169,8 +172,14 @@ def test_an_index_is_chosen_for_vectors_of_any_model() -> None:
     assert index.reasons
     allowed = np.arange(500) >= 400
     assert index.search(vectors[:1], 4, allowed)[0].min() >= 400
+    np.testing.assert_array_equal(index.search(vectors[0], 4)[0], rows[:1])
     with pytest.raises(turret.TurretError, match="don't fit"):
         turret.choose_index(vectors, vectors[:, :2])
+    for queries, k in ((vectors[:, :2], 4), (vectors, 0)):
+        with pytest.raises(turret.TurretError, match="don't fit"):
+            index.search(queries, k)
+    with pytest.raises(turret.TurretError, match=r"allowed has the shape \(3,\); give \[500\]"):
+        index.search(vectors, 4, np.ones(3, np.bool_))
     with pytest.raises(turret.TurretError, match=r"^--kind tree: "):
         turret.choose_index(vectors, vectors[:50], kind="tree")
 

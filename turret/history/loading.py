@@ -13,13 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turret.data.configuration import load_configuration
-from turret.data.errors import without_credentials
+from turret.data.errors import ConfigurationError, without_credentials
 from turret.data.files import scratch_folder
 from turret.data.kinds import negative_kinds, read_kinds
 from turret.data.prepared import GivenNegatives, PreparedData
 from turret.data.progress import progress
 from turret.data.ranges import groups, ranges, stable_order
 from turret.data.stores import Place
+from turret.data.vocabulary import Id
 from turret.service.errors import HistoryDamagedError, HistoryUnavailableError, ServiceError
 from turret.service.settings import Settings
 from turret.service.stores.contract import CLOCK_SKEW, Event, HistoryStore, oldest_kept
@@ -158,9 +159,9 @@ def logged_events(
     than CLOCK_SKEW after `now` comes from a wrong clock and becomes `now`.
 
     A portion has the events of whole users. Users come in the order of their ids as text, which is the order
-    of the tables of a store in SQLite. An event id is made of time, item and the number among equal events,
-    so it is the same whenever the log is read. A log without times has the positions in a user's history as
-    times, which are before those of all events to come.
+    of the tables of a store in SQLite. An event id is made of time, item, kind and the number among equal
+    events, so it is the same whenever the log is read. A log without times has the positions in a user's
+    history as times, which are before those of all events to come.
     """
     ids = data.users.ids(range(len(data.users)))
     order = np.arange(len(ids))
@@ -232,9 +233,14 @@ def _portion(
     for user, count in zip(map(str, data.users.ids(users)), counts, strict=True):
         if count:
             yield [
-                Event(f"log:{time}:{number}:{item}", user, item, stored, names[code])
+                Event(_event_id(time, number, item, names[code]), user, item, stored, names[code])
                 for item, time, stored, number, code in islice(rows, count)
             ]
+
+
+def _event_id(time: float, number: int, item: Id, kind: str | None) -> str:
+    """An event whose kind is known is another than the same one loaded without kinds before."""
+    return f"log:{time}:{number}:{item}" + ("" if kind is None else f":{kind}")
 
 
 def _numbers(owners: NDArray[np.int32], items: NDArray[np.int32], times: NDArray[Any]) -> Rows:
@@ -262,6 +268,11 @@ def prepared_log(
     from turret.data.reading.schema import PrepareConfig
 
     config = load_configuration(PrepareConfig, overrides={**settings, "source": source})
+    if config.columns.kind is not None and not (config.kinds or config.kinds_auto):
+        raise ConfigurationError(
+            f"the kinds of the column {config.columns.kind!r} would be lost, as no table has them; give each "
+            "with --kind NAME=ROLE, as the live version has it, or leave out --kind-column if all are alike"
+        )
     with scratch_folder() as work:
         prepared = prepare(config, work / "prepared")
         for headline in headline_of(prepared.manifest):

@@ -14,12 +14,14 @@ STATIC = Path(__file__).parent.parent / "static"
 router = APIRouter(tags=["probes"])
 
 
+@router.head("/livez", include_in_schema=False)
 @router.get("/livez")
 async def livez() -> Response:
     """Answer while the process runs."""
     return json_response({"status": "alive"})
 
 
+@router.head("/readyz", include_in_schema=False)
 @router.get("/readyz")
 async def readyz(parts: Parts) -> Response:
     """Answer 200 while a version is live and the service is not shutting down.
