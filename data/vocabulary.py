@@ -21,7 +21,7 @@ Id = int | str
 ID_LENGTH = 512  # characters: the longest id that data may hold and a request may name
 STRANGER = "session:"  # begins the id of a user who is known by a session alone, before that of the session
 
-NORMAL_FORM = "NFC"
+NORMAL_FORM: Literal["NFC"] = "NFC"
 """The Unicode form of all ids, in which é is one character."""
 
 _MOST_SIGNS = 4

@@ -129,8 +129,10 @@ def check_ids(value: object, check_each: ValidatorFunctionWrapHandler) -> list[i
     """Accept a list of ids; if all are strings, or all integers, without a call for each."""
     if isinstance(value, list) and 0 < len(value) <= HISTORY_LIMIT:
         kinds = set(map(type, value))
-        if kinds == {str} and max(map(len, value)) <= ID_LENGTH and all(plain := [*map(plain_id, value)]):
-            return plain
+        if kinds == {str} and max(map(len, value)) <= ID_LENGTH:
+            plain: list[int | str] = [*map(plain_id, value)]
+            if all(plain):
+                return plain
         if kinds == {int} and min(value) >= -(2**63) and max(value) < 2**63:
             return value
     checked: list[int | str] = check_each(value)
