@@ -138,10 +138,10 @@ def find_rows(row_of: Callable[[Id], int | None], ids: Iterable[Id]) -> tuple[ND
 
 
 def plain_id(text: str) -> str:
-    """Return a text as an id: without blanks around it, and in one Unicode form."""
+    """Return a text as an id: without blanks around it, and in one Unicode form. Blanks alone stay."""
     if not text.isascii() and _is_quickly_normalized(text):
         text = normalize(NORMAL_FORM, text)
-    return text.strip()
+    return text.strip() or text
 
 
 def _is_quickly_normalized(text: str) -> bool:

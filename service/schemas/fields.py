@@ -32,8 +32,8 @@ def check_id(value: object) -> int | str:
     """Accept a 64-bit integer or a string of 1 to 512 characters, which is read as `plain_id`."""
     if isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63:
         return value
-    if isinstance(value, str) and len(value) <= ID_LENGTH and 1 <= len(plain := plain_id(value)) <= ID_LENGTH:
-        return plain
+    if isinstance(value, str) and 1 <= len(value) <= ID_LENGTH:
+        return plain_id(value)
     # Integers below the 64-bit minimum are parsed as a float equal to it.
     if isinstance(value, float) and value.is_integer() and value > -(2.0**63):
         return check_id(int(value))
@@ -129,10 +129,8 @@ def check_ids(value: object, check_each: ValidatorFunctionWrapHandler) -> list[i
     """Accept a list of ids; if all are strings, or all integers, without a call for each."""
     if isinstance(value, list) and 0 < len(value) <= HISTORY_LIMIT:
         kinds = set(map(type, value))
-        if kinds == {str} and max(map(len, value)) <= ID_LENGTH:
-            plain: list[int | str] = [*map(plain_id, value)]
-            if all(plain):
-                return plain
+        if kinds == {str} and all(value) and max(map(len, value)) <= ID_LENGTH:
+            return [*map(plain_id, value)]
         if kinds == {int} and min(value) >= -(2**63) and max(value) < 2**63:
             return value
     checked: list[int | str] = check_each(value)
