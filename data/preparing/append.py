@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from turret.data.configuration import override
 from turret.data.errors import ConfigurationError, DataError
-from turret.data.events.dropped_rows import PrepareReport, describe_dropped
+from turret.data.events.dropped_rows import NO_KIND, PrepareReport, describe_dropped
 from turret.data.events.event_arrays import PIECE, EventFiles, Events
 from turret.data.events.events import Log
 from turret.data.events.ids import as_keys
@@ -46,7 +46,7 @@ class AppendReport:
     """The prepared data with the new events, and how many of the rows of events read were new.
 
     `known` events were in the data already, or `duplicates` leaves them out; `dropped` says how many other
-    rows were dropped, and why.
+    rows were dropped, and why. `lost` of them were meant as events: they are bad rows, or have no kind.
     """
 
     prepared: PrepareReport
@@ -54,6 +54,7 @@ class AppendReport:
     new: int
     known: int
     dropped: str
+    lost: int
 
     def sentence(self) -> str:
         """Describe the result, for people."""
@@ -105,7 +106,11 @@ def _append(old: PreparedData, source: Place, target: Path, options: Mapping[str
     lost = sum(bad.count for bad in ingested.bad_events) + sum(one.events for one in ingested.removed)
     bad_rows, removed = ingested.bad_rows, ingested.removed
     dropped = describe_dropped(bad_rows, removed) if bad_rows or removed else ""
-    return AppendReport(replace(report, manifest=manifest), count + lost, new, count - new, dropped)
+    unfiltered = [bad.count for bad in ingested.bad_events]
+    unfiltered += [one.events for one in removed if one.filter == NO_KIND]
+    return AppendReport(
+        replace(report, manifest=manifest), count + lost, new, count - new, dropped, sum(unfiltered)
+    )
 
 
 def _histories_of_both(

@@ -188,6 +188,17 @@ def test_few_events_wait_for_more(shop: RetrainSettings) -> None:
     assert (trained.decision, trained.new_events) == ("activated", waiting.new_events)
 
 
+def test_a_night_whose_events_are_all_lost_is_no_quiet_one(
+    shop: RetrainSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert retrain(shop).decision == "activated"
+    lost = "3 stored events can't be used: missing kind (3)."
+    monkeypatch.setattr(retrain_module, "add_stored", lambda *_: lost)
+    second = retrain(shop)
+    assert (second.decision, second.status) == ("nothing_new", 1)
+    assert second.message.endswith(lost)
+
+
 @pytest.mark.fault(72)
 def test_a_second_call_at_once_is_refused_without_a_record(shop: RetrainSettings) -> None:
     with retrain_lock(shop.work), pytest.raises(LockedError, match="is running in"):

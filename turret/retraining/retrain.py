@@ -200,18 +200,21 @@ def gather(settings: RetrainSettings, state: Retraining) -> None:
     """Add the stored events to the data, and count those that no training has used."""
     assert state.before is not None, "the first step sets it"
     records = read_records(settings.work)
-    add_stored(settings, state, records)
+    lost = add_stored(settings, state, records)
     data = open_data(settings)
     new = max(0, count_new(data, state.before, records, live_manifest(settings, state.live)))
     state.after, state.new_events = size_of(data), new
     if state.live is not None and not state.data_changed and new < settings.at_least:
         needed = f"; --at-least {settings.at_least:,} are needed" if new else ""
         found = counted(new, "new event") if new else "No new events"
-        state.decide("nothing_new", f"{found} since the last training{needed}: nothing is trained.")
+        message = f"{found} since the last training{needed}: nothing is trained."
+        state.decide("nothing_new", f"{message} {lost}".strip(), status=int(bool(lost)))
 
 
-def add_stored(settings: RetrainSettings, state: Retraining, records: Sequence[Retraining]) -> None:
+def add_stored(settings: RetrainSettings, state: Retraining, records: Sequence[Retraining]) -> str:
     """Dump the events that the data may lack, and append them; again changes nothing.
+
+    Returns a sentence about the events that the data can't take, empty for none.
 
     The range begins some days before the newest event that the data and the last dump both reach, as events
     arrive late, too. Rows that the catalog doesn't know are dropped and counted. Raises DataError,
@@ -227,13 +230,16 @@ def add_stored(settings: RetrainSettings, state: Retraining, records: Sequence[R
         dumped_events = dump_histories(read_settings(store=settings.store), times, target)
     except EmptyRangeError as empty:
         report(str(empty).partition(", so nothing")[0])
-        return
+        return ""
     report(dumped_events.sentence(target).partition("; the next dump")[0])
     options = {"on_bad": "drop=any", "items": settings.items, "users": settings.users}
     appended = append(target, settings.data, options)
     for line in (*appended.prepared.warnings, appended.sentence()):
         report(line)
     target.unlink()  # events are personal data
+    if not appended.lost:
+        return ""
+    return f"{counted(appended.lost, 'stored event')} can't be used: {appended.dropped}."
 
 
 def count_new(
