@@ -131,7 +131,8 @@ class Likelihood:
         logits = sharpness * self.scores + self.inputs @ weights
         logarithms = torch.where(self.shares > 0, logits.log_softmax(dim=1), 0.0)
         total = self.penalty / 2 * (weights**2).sum() - (self.shares * logarithms).sum()
-        return total / len(self.scores)
+        mean: torch.Tensor = total / len(self.scores)
+        return mean
 
     def of(self, own: RepeatWeights, sharpness: float) -> float:
         """The loss of fitted weights."""
@@ -150,7 +151,7 @@ class Likelihood:
             loss.backward()  # type: ignore[no-untyped-call]
             return float(loss.detach())
 
-        search.step(closure)
+        search.step(closure)  # type: ignore[no-untyped-call]
         return float(self.loss(weights, sharpness).detach())
 
 
