@@ -188,3 +188,12 @@ def the_mass_of_the_excluded_row_stays_in_its_block(
     original: Any, self: Any, query: Any, counts: Any, excluded: Any, random: Any
 ) -> Any:
     return original(self, query, counts, torch.full_like(excluded, -1), random)
+
+
+@planted("training.samplers.registry:union", "training/test_samplers_from_batch.py")
+def a_union_masks_the_places_of_the_batch_before_its_order(original: Any, draws: Any, *given: Any) -> Any:
+    union, first, columns = original(draws, *given), 0, []
+    for draw in draws:
+        columns += [] if draw.held is None else [draw.held[1] + first]
+        first += draw.ids.shape[-1]
+    return replace(union, held=(union.held[0], torch.cat(columns))) if columns else union

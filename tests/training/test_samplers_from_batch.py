@@ -222,3 +222,17 @@ def test_each_place_in_the_batch_stays_masked_where_hits_count() -> None:
     assert draw.ids[40:].tolist() == [2, 0, 2]
     assert draw.valid[:, :40].all()
     assert draw.valid[:, 40:].tolist() == [[False, True, True], [True, False, True], [True, True, False]]
+
+
+def test_each_place_in_the_batch_stays_masked_behind_candidates_of_single_examples() -> None:
+    """A union moves the shared candidates of a later part in front of these."""
+    positives = torch.tensor([2, 0, 2])
+    mined = sampler_of(MinedConfig(negatives=2), 5)
+    assert isinstance(mined, MinedSampler)
+    mined.refresh(AXIS)
+    sampler = MixedSampler([mined, InBatchSampler(KnownFrequency(COUNTS, CPU), 5)])
+    query = torch.tensor([[1.0], [-1.0], [1.0]])
+    draw = sampler.draw(query, positives, on_axis(positives)).keeping_hits(positives)
+    assert draw.ids[:, :3].tolist() == [[2, 0, 2]] * 3
+    assert draw.valid[:, :3].tolist() == [[False, True, True], [True, False, True], [True, True, False]]
+    assert draw.valid[:, 3:].all()
