@@ -25,7 +25,7 @@ from turret.data.synthetic.messy import MessyConfig
 from turret.data.synthetic.synthesis import synthesise
 from turret.training.config.experiment import load_experiment
 from turret.training.evaluation.evaluation import TOWERS, evaluate_rankers
-from turret.training.evaluation.metrics import bootstrap_interval
+from turret.training.evaluation.metrics import difference_interval
 from turret.training.run import Run
 from turret.training.trainer import train
 
@@ -95,7 +95,7 @@ def measure(options: Options) -> dict[str, Any]:
             data = log(options, folder)
             without, read = (values_of(data, on, options.quick, folder) for on in (False, True))
             for repeats, before, after in zip((False, True), without, read, strict=False):
-                low, high = bootstrap_interval(after - before, 1000, np.random.default_rng(0))
+                low, high = difference_interval(after - before)
                 row: dict[str, Any] = {"log": log.__name__, "repeats": repeats, "users": len(before)}
                 row |= {"without": float(before.mean()), "with": float(after.mean())}
                 rows.append({**row, "low": low, "high": high})

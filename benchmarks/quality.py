@@ -2,7 +2,7 @@
 
 The whole catalog is ranked, the user's own items masked, ties by ascending row. Sets that are split by time
 have nobody's figures to stand beside: baselines are asked the same questions, and the differences have
-bootstrap intervals. Every seed's figures, with its configuration and its curve, are kept in
+intervals. Every seed's figures, with its configuration and its curve, are kept in
 results/quality/SET, and the mean over seeds in results/quality_SET.json. It takes hours; `--resume` goes on.
 """
 
@@ -203,7 +203,7 @@ def trained(work: Path, data: PreparedData, experiment: ExperimentConfig) -> tup
 
 def tested(run: Run, data: PreparedData, chosen: QualitySet) -> Figures:
     """The metrics on the test part, of the towers and of popularity."""
-    report = evaluate(run.open_model(data), data, "test", CONFIG, run.experiment.training.seed)
+    report = evaluate(run.open_model(data), data, "test", CONFIG)
     return {
         **{name: report["towers"][name]["mean"] for name in chosen.metrics},
         **{f"popularity_{name}": report["popularity"][name]["mean"] for name in chosen.metrics},

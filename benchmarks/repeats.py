@@ -2,7 +2,7 @@
 
 Three logs in which used items are ranked too: a messy shop of the generator, the news of Globo, and the
 invoices of Online Retail. Each is prepared, trained with the repeat term and evaluated on its test part as
-`turret evaluate` does: NDCG@10 over the whole catalog, with bootstrap intervals over users, and the
+`turret evaluate` does: NDCG@10 over the whole catalog, with intervals over users, and the
 difference of the towers from each ranker, paired by user. `least_over_best_baseline` is the least of the
 sets' ratios of the towers to the best of the last used items, the most used ones, EASE and item-kNN.
 """

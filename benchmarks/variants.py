@@ -66,7 +66,7 @@ def tested(
     settings = load_experiment(experiment, [*changes, f"training.seed={seed}"])
     run = Run(work, settings, data.folder, data.fingerprint)
     train(run, data, report=lambda line: None)
-    report = evaluate(run.open_model(data), data, "test", EvaluationConfig(k=(10, 20, 100)), seed)
+    report = evaluate(run.open_model(data), data, "test", EvaluationConfig(k=(10, 20, 100)))
     found: dict[str, float] = {name: report["towers"][name]["mean"] for name in metrics}
     print(f"{experiment}, {changes}, seed {seed}: {found}", flush=True)
     return found

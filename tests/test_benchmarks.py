@@ -44,7 +44,7 @@ def test_the_interval_covers_the_true_difference_as_often_as_it_says() -> None:
     covered = 0
     for _ in range(200):
         values = random.normal(0.3, 1.0, 100)
-        found = difference(values, np.zeros(100), range(100), replicates=300)
+        found = difference(values, np.zeros(100), range(100))
         covered += found["low"] <= 0.3 <= found["high"]
     assert 0.95 - 3 * (0.95 * 0.05 / 200) ** 0.5 - 0.02 < covered / 200 <= 1.0
 
@@ -62,7 +62,8 @@ def test_questions_of_one_session_are_drawn_together() -> None:
 def test_the_mean_is_over_questions() -> None:
     """Three of one session and one of another: not the mean of the two sessions' means."""
     found = difference([1.0, 1.0, 1.0, 0.0], [0.0, 0.0, 0.0, 0.0], [7, 7, 7, 9])
-    assert found == {"difference": 0.75, "low": 0.0, "high": 1.0}
+    assert found["difference"] == 0.75
+    assert found["low"] < 0.0
 
 
 def test_a_set_is_compared_with_its_best_baseline_and_the_claim_is_the_least_ratio() -> None:

@@ -182,7 +182,6 @@ class Run:
             data,
             part,
             self.experiment.evaluation,
-            self.experiment.training.seed,
         )
         report = {**evaluated, "baseline_limits": limits, "baselines_left_out": left_out}
         report["verdict"] = verdict(report, self.experiment, data, self.progress(), self.choice)

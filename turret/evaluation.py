@@ -22,8 +22,6 @@ def evaluate(
     *,
     seen: ItemRows | None = None,
     k: Sequence[int] = (10, 20, 50),
-    bootstrap: int = 1000,
-    seed: int = 0,
 ) -> dict[str, dict[str, float] | float]:
     """Rank the whole catalog for each user by inner product, and compare with the user's targets.
 
@@ -33,21 +31,19 @@ def evaluate(
         targets: for each user the item rows to find, at least one.
         seen: for each user the item rows to leave out of the ranking.
         k: the cut-offs.
-        bootstrap: the number of resamples for the 95 % intervals over users.
-        seed: of the resamples.
 
     Returns:
-        For each k: `hr@k`, `recall@k`, `ndcg@k` and `mrr@k` as `{"mean", "low", "high"}`, and `coverage@k`.
-        The lower row wins ties. docs/evaluation.md defines the metrics.
+        For each k: `hr@k`, `recall@k`, `ndcg@k`, `mrr@k` and `map@k` as `{"mean", "low", "high"}`, with 95 %
+        intervals over users, and `coverage@k`. The lower row wins ties. docs/evaluation.md defines all.
 
     Raises:
         TurretError: shapes don't fit, a vector or a score is not finite in float32, a user has no target,
-            a row is outside of the catalog, or k or bootstrap below 1.
+            a row is outside of the catalog, or k below 1.
     """
     user_vectors, item_vectors = as_vectors("users", users), as_vectors("items", items)
     _check(user_vectors, item_vectors, targets, seen)
-    if not k or min(k) < 1 or bootstrap < 1:
-        raise TurretError(f"k is {k} and bootstrap {bootstrap}; give whole numbers of at least 1")
+    if not k or min(k) < 1:
+        raise TurretError(f"k is {k}; give whole numbers of at least 1")
     lengths = [len(set(rows)) for rows in targets]
     relevant = Relevant(
         np.arange(len(user_vectors)),
@@ -56,7 +52,7 @@ def evaluate(
     )
     ranked = _rank(user_vectors, item_vectors, seen, max(k))
     values, coverage, _ = measure(ranked, relevant, k, len(item_vectors), "ranking")
-    return {**coverage, **summarise(values, bootstrap, seed)}
+    return {**coverage, **summarise(values)}
 
 
 def _rank(

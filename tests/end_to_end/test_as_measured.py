@@ -28,7 +28,7 @@ EXPERIMENT = {
     },
     "objective": {"loss": "full_softmax"},
     "training": {"batch_size": 64, "epochs": 4, "learning_rate": 0.02, "device": "cpu"},
-    "evaluation": {"k": [10], "bootstrap": 100},
+    "evaluation": {"k": [10]},
 }
 Row = dict[str, Any]
 

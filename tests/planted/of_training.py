@@ -174,7 +174,10 @@ def a_repeat_term_reads_the_popularity_in_the_validation_part(
 @planted("training.baselines.interactions:Interactions.training", "training/test_baselines.py")
 def baselines_learn_from_the_validation_part(original: Any, *given: Any) -> Any:
     find = original.__globals__["distinct_items"]
-    return seeing(original, distinct_items=lambda data, users, until: find(data, users, "test"))(*given)
+    return seeing(
+        original,
+        distinct_items=lambda data, users, ends: find(data, users, data.history_ends("validation")[users]),
+    )(*given)
 
 
 @planted("training.baselines.registry:terms", "training/test_baselines.py")
@@ -217,3 +220,16 @@ def an_event_has_the_kind_of_the_one_before(original: Any, data: Any, events: An
 @planted("training.evaluation.seen:request_moments", "training/test_kinds.py")
 def consumption_ends_by_the_end_of_the_log(original: Any, data: Any, users: Any, ends: Any) -> Any:
     return np.full(len(users), float(data.manifest.time.last))
+
+
+@planted("training.evaluation.metrics:mean_interval", "training/test_evaluation.py")
+def an_interval_reads_the_values_of_the_users_alone(
+    original: Any, values: Any, ends: Any = (0.0, 1.0)
+) -> Any:
+    half_width = 1.96 * values.std(ddof=1) / len(values) ** 0.5
+    return values.mean() - half_width, values.mean() + half_width
+
+
+@planted("training.baselines.registry:fit_recent", "training/test_kinds.py")
+def recent_popularity_counts_signals(original: Any, data: Any, until: Any) -> Any:
+    return original(replace(data, kinds=None), until)

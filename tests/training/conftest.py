@@ -23,7 +23,7 @@ from turret.training.randomness import stream
 from turret.training.run import CHECKPOINT, Run, build_model
 from turret.training.trainer import Trainer, train
 
-QUICK = ["training.batch_size=256", "training.device=cpu", "tower.dimension=8", "evaluation.bootstrap=100"]
+QUICK = ["training.batch_size=256", "training.device=cpu", "tower.dimension=8"]
 
 
 def prepared(folder: Path, events: Sequence[Mapping[str, object]] | str, **settings: object) -> PreparedData:

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from scipy import stats
 
 from tests.support.places import check_snapshot
 from turret.data.prepared import PreparedData
@@ -66,7 +67,7 @@ def pair(tmp_path: Path) -> tuple[Path, Path, np.ndarray]:
 
 
 def test_differences_are_paired_over_the_common_users(pair: tuple[Path, Path, np.ndarray]) -> None:
-    """Far narrower than the intervals of the means, and that of a plain bootstrap."""
+    """Far narrower than the intervals of the means, by Student's t."""
     one, two, differences = pair
     report = compare([one, two], "test")
     first, second = report["runs"]
@@ -81,11 +82,10 @@ def test_differences_are_paired_over_the_common_users(pair: tuple[Path, Path, np
     assert first["difference"] is None
     found = second["difference"]["ndcg@10"]
     assert found["mean"] == pytest.approx(differences.mean())
-    # The ends of 1,000 resamples lie within a tenth of the interval's width.
-    random = np.random.default_rng(5)
-    resampled = [random.choice(differences, 60).mean() for _ in range(4000)]
-    low, high = np.quantile(resampled, [0.025, 0.975])
-    assert (found["low"], found["high"]) == pytest.approx((low, high), abs=(high - low) / 10)
+    largest = max(map(abs, differences))
+    padded = [*differences, largest, -largest]
+    interval = stats.t.interval(0.95, 61, np.mean(padded), stats.sem(padded))
+    assert (found["low"], found["high"]) == pytest.approx(interval, abs=1e-6)
     means = second["metrics"]["ndcg@10"]
     assert found["high"] - found["low"] < (means["high"] - means["low"]) / 2
 
@@ -135,7 +135,9 @@ def test_several_seeds_are_compared_as_their_mean(seeds: Path, tmp_path: Path, c
     assert second["deviation"]["ndcg@10"] == pytest.approx(0.0, abs=1e-12)
     # User by user -0.1, -0.1 and 0.
     difference = second["difference"]["ndcg@10"]
-    assert (difference["mean"], difference["low"], difference["high"]) == pytest.approx((-0.2 / 3, -0.1, 0.0))
+    assert difference["mean"] == pytest.approx(-0.2 / 3)
+    # With 0.1 and -0.1 more: a mean of -0.04, an error of 0.04, and 2.776 of it to each side, up to 0.1.
+    assert (difference["low"], difference["high"]) == pytest.approx((-0.1, 0.071), abs=0.001)
     assert report["settings"] == {"training.seed": [0, [0, 3]]}
     assert (second["seconds"], second["parameters"]) == (12.5, 23)
     compare_command([one, seeds], "test", "ndcg@10", as_json=False)

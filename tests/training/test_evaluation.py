@@ -1,6 +1,7 @@
 """Rankings, metrics, intervals and the repeat term against plain loops; how they are stored and served."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,12 @@ from turret.training.evaluation.evaluation import (
     relevant_items,
     validated_items,
 )
-from turret.training.evaluation.metrics import metrics_at, popularity_kinds
+from turret.training.evaluation.metrics import (
+    difference_interval,
+    mean_interval,
+    metrics_at,
+    popularity_kinds,
+)
 from turret.training.evaluation.per_user import load_per_user
 from turret.training.evaluation.ranking import (
     auc_of_users,
@@ -43,7 +49,7 @@ from turret.training.export.export import export
 from turret.training.run import PER_USER, Run, build_model
 from turret.training.trainer import train
 
-CONFIG = EvaluationConfig(k=(2, 5), bootstrap=100)
+CONFIG = EvaluationConfig(k=(2, 5))
 
 
 def test_the_report_agrees_with_plain_loops(shop: PreparedData) -> None:
@@ -61,6 +67,46 @@ def test_the_report_agrees_with_plain_loops(shop: PreparedData) -> None:
             found = report[ranker][name]
             assert found["mean"] == pytest.approx(sum(values) / len(values), abs=1e-12), (ranker, name)
             assert found["low"] <= found["mean"] <= found["high"]
+
+
+Draw = Callable[[np.random.Generator, int], np.ndarray]
+
+
+def hits(rate: float) -> Draw:
+    """One if a user's target is found."""
+    return lambda random, users: (random.random(users) < rate).astype(np.float64)
+
+
+def gains(rate: float) -> Draw:
+    """The NDCG of one target, which is at any of ten ranks where it is found."""
+    return lambda random, users: hits(rate)(random, users) / np.log2(random.integers(2, 12, users))
+
+
+def apart(draw: Draw) -> Draw:
+    """The difference of two equally good rankers."""
+    return lambda random, users: draw(random, users) - draw(random, users)
+
+
+@pytest.mark.parametrize("users", [10, 15, 30, 50, 100])
+@pytest.mark.parametrize(
+    ("draw", "mean"),
+    [
+        *((hits(rate), rate) for rate in (0.05, 0.1, 0.5)),
+        (gains(0.1), 0.1 * np.mean(1 / np.log2(np.arange(2, 12)))),
+        *((apart(hits(rate)), 0.0) for rate in (0.02, 0.1, 0.3)),
+        *((apart(gains(rate)), 0.0) for rate in (0.1, 0.3)),
+    ],
+    ids=["hr .05", "hr .1", "hr .5", "ndcg .1", "-hr .02", "-hr .1", "-hr .3", "-ndcg .1", "-ndcg .3"],
+)
+def test_an_interval_holds_its_level_for_few_users_and_rare_hits(draw: Draw, mean: float, users: int) -> None:
+    """Of 2,000 samples, 95 % cover the mean, and 2.5 % call one of two equal rankers better.
+
+    Each less, or more, three standard deviations of that share.
+    """
+    random, interval = np.random.default_rng(1), mean_interval if mean else difference_interval
+    low, high = np.array([interval(draw(random, users)) for _ in range(2000)]).T
+    assert np.mean((low <= mean) & (mean <= high)) >= 0.95 - 3 * (0.95 * 0.05 / 2000) ** 0.5
+    assert mean or np.mean(low > 0) <= 0.025 + 3 * (0.025 * 0.975 / 2000) ** 0.5
 
 
 def test_every_metric_agrees_with_plain_loops() -> None:

@@ -1,6 +1,6 @@
 """Kinds of events: what is a next item, what a history holds, and what answers leave out."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,8 @@ from turret.data.prepared import PreparedData
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.golden import load_golden
 from turret.training.auto.candidates import candidates, facts_of
-from turret.training.baselines.registry import chosen_baselines
+from turret.training.baselines.interactions import Interactions
+from turret.training.baselines.registry import BASELINES, chosen_baselines
 from turret.training.batches.batches import TrainingBatches, target_counts
 from turret.training.config.experiment import EvaluationConfig, ExperimentConfig, load_experiment
 from turret.training.errors import TrainingError
@@ -167,7 +168,7 @@ def test_an_evaluation_ranks_targets_and_leaves_out_what_the_kinds_say(
 ) -> None:
     """Against plain loops, a user at a time."""
     model, kinds = build_model(load_experiment("youtubednn"), funnel).eval(), names_of(funnel)
-    config = EvaluationConfig(k=(3, 9), bootstrap=100, exclude_seen=seen)
+    config = EvaluationConfig(k=(3, 9), exclude_seen=seen)
     report = evaluate(model, funnel, "test", config)
     scores_of = tower_scores(model, funnel, "test", funnel.item_counts())
     values: dict[str, list[float]] = {"all": [], "rent": [], "buy": []}
@@ -201,7 +202,7 @@ def test_a_kind_that_the_data_does_not_have_is_refused(funnel: PreparedData, han
                 build_model(load_experiment("youtubednn"), data).eval(),
                 data,
                 "test",
-                EvaluationConfig(k=(3,), bootstrap=100, exclude_seen=("play",)),
+                EvaluationConfig(k=(3,), exclude_seen=("play",)),
             )
 
 
@@ -226,7 +227,7 @@ def trained_on(data: PreparedData, folder: Path, reads: bool = True, repeats: bo
         "tower": {"dimension": 16, "user": user},
         "objective": {"loss": "full_softmax"},
         "training": {"batch_size": 64, "epochs": 15, "learning_rate": 0.01, "repeats": repeats},
-        "evaluation": {"k": [1, 10], "bootstrap": 100},
+        "evaluation": {"k": [1, 10]},
     }
     return trained(folder / f"run-{reads}", data, ExperimentConfig.model_validate(settings))[0]
 
@@ -304,6 +305,28 @@ def test_a_target_kind_of_which_nobody_has_one_is_no_slice(funnel: PreparedData)
     names = list(read_kinds(funnel.manifest.kinds))
     kinds[kinds == names.index("rent")] = names.index("buy")
     model = build_model(load_experiment("youtubednn"), funnel).eval()
-    report = evaluate(model, replace(funnel, kinds=kinds), "test", EvaluationConfig(k=(3,), bootstrap=100))
+    report = evaluate(model, replace(funnel, kinds=kinds), "test", EvaluationConfig(k=(3,)))
     assert [name for name in report["slices"] if name.startswith("kind")] == ["kind buy"]
     assert metrics_table(report)
+
+
+def test_baselines_learn_events_before_the_split_and_count_targets_alone(funnel: PreparedData) -> None:
+    """Signals behind the split are no training events, though the first target behind it has them read."""
+    kinds, items, splits = names_of(funnel), funnel.event_items.tolist(), funnel.splits.copy()
+    cut = 1000 * (1_700_000_000 + 6 * DAY)
+    bounds = list(zip(funnel.offsets[:-1].tolist(), funnel.offsets[1:].tolist(), strict=True))
+    splits[:, 0] = [start + int((funnel.times[start:end] < cut).sum()) for start, end in bounds]
+    data = replace(funnel, splits=splits)
+    training = [range(start, end) for start, end in zip(funnel.offsets[:-1], splits[:, 0], strict=True)]
+    used = Counter(item for events in training for item in {items[place] for place in events})
+    log = Interactions.training(data)
+    assert log.item_users.tolist() == [used[item] for item in range(len(data.item_ids))]
+
+    every = np.sort(np.concatenate([funnel.times[events.start : events.stop] for events in training]))
+    since = every[int(0.9 * (len(every) - 1))]
+    targets = [place for events in training for place in events if is_target(kinds[place])]
+    counts = Counter(items[place] for place in targets)
+    recent = Counter(items[place] for place in targets if funnel.times[place] >= since)
+    ranked = sorted(range(len(data.item_ids)), key=lambda item: (-recent[item], -counts[item], item))
+    (scores,) = BASELINES["recent_popularity"].fit(data, "test")(np.array([0]))
+    assert torch.argsort(scores, descending=True).tolist() == ranked

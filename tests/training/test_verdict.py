@@ -18,6 +18,7 @@ from turret.training.verdict.verdict import (
     comparison_findings,
     left_out_findings,
     repeats,
+    strangers,
     too_small,
     training_end,
     unread_order,
@@ -57,6 +58,19 @@ def test_what_the_towers_leave_unread_is_told_unless_trials_have_tried_it(shop: 
     tried = {**choice, "trials": [{"candidate": "pooled", "value": 0.3}]}
     kinds = {one["kind"] for one in verdict(report, experiment, shop, finished, tried)}
     assert not kinds & {"unread_features", "unread_order"}
+
+
+def test_strangers_get_popular_items_which_is_told_beside_recent_ones() -> None:
+    group: dict[str, Any] = {"users": 40, "towers": {M: {"mean": 0.0233}}}
+    found = strangers({"slices": {"history 0": group}}, M)
+    assert found is not None
+    assert found["sentence"].startswith("Users without a history (40) get the most popular items")
+    assert found["sentence"].endswith("0.0233 for them.")
+    group["recent_popularity"] = {M: {"mean": 0.52}}
+    found = strangers({"slices": {"history 0": group}}, M)
+    assert found is not None
+    assert found["sentence"].endswith("0.0233 for them, and by recent popularity 0.5200.")
+    assert strangers({"slices": {"history 1-9": group}}, M) is None
 
 
 TARGETS = {"relevant_masked": 2, "relevant_items": 9}
@@ -176,7 +190,7 @@ ALL_EQUAL = {name: {M: {"mean": 1.0}} for name in ("towers", "popularity", "ease
         (NO_HIT, "too_small", "can't tell anything: ndcg@10 of all 1,000 users is 0, by every ranker."),
         ({**NO_HIT, "towers": {M: {"mean": 0.2}}}, "baseline baseline", ""),
         ({**against_ease(), **ALL_EQUAL}, "too_small", "of all 1,000 users is 1, by every ranker"),
-        (against_ease(users=1), "too_small", "an interval over 1 user says nothing; it needs at least 10"),
+        (against_ease(users=1), "too_small", "an interval over 1 user says nothing; it needs at least 30"),
         ({**against_ease(), "relevant_cold": 500}, "cold_targets", "by chance; the two are not compared."),
         (
             {**against_ease(), "relevant_cold": 100},

@@ -141,7 +141,6 @@ def test_evaluation_of_vectors_is_that_of_a_slow_ranking() -> None:
     [
         ({"k": ()}, "give whole numbers of at least 1"),
         ({"k": (10, 0)}, "give whole numbers of at least 1"),
-        ({"bootstrap": 0}, "give whole numbers of at least 1"),
         ({"items": np.ones((3, 2))}, "don't fit"),
         ({"items": np.eye(3) * np.nan}, "finite"),
         ({"items": np.eye(3) * 1e39}, "finite in float32"),

@@ -13,7 +13,6 @@ from torch import Tensor
 from turret.data.prepared import HistoryEnd, PreparedData
 from turret.data.ranges import groups, ranges
 from turret.training.evaluation.ranking import ScoresOf, popularity_order
-from turret.training.evaluation.seen import history_bounds
 
 Offsets = NDArray[np.int64]
 Rows = NDArray[np.int32]
@@ -61,7 +60,7 @@ def by_history(scores: HistoryScores, data: PreparedData, until: HistoryEnd) -> 
     behind = popularity_order(data.item_counts("train"))
 
     def scores_of(users: NDArray[np.int64]) -> Tensor:
-        offsets, items, _ = distinct_items(data, users, until)
+        offsets, items, _ = distinct_items(data, users, data.history_ends(until)[users])
         result = torch.from_numpy(scores(offsets, items))
         return torch.where(result == 0, behind, result)
 
@@ -84,11 +83,14 @@ class Interactions:
 
     @classmethod
     def training(cls, data: PreparedData) -> "Interactions":
-        """The pairs of the training part, of the newest `MOST_EVENTS` events of each user."""
+        """The pairs of the training part, of the newest `MOST_EVENTS` events of each user.
+
+        Signals of a later part are no part of it, though the history of its first target has them.
+        """
         offsets, blocks = [np.zeros(1, dtype=np.int64)], []
         repeaters = np.zeros(len(data.item_ids), dtype=np.int64)
         for first, last in pairwise(groups(np.asarray(data.offsets), _EVENTS_A_BLOCK).tolist()):
-            own, rows, counts = distinct_items(data, np.arange(first, last), "validation")
+            own, rows, counts = distinct_items(data, np.arange(first, last), data.splits[first:last, 0])
             repeaters += np.bincount(rows[counts > 1], minlength=len(repeaters))
             offsets.append(own[1:] + offsets[-1][-1])
             blocks.append(rows)
@@ -105,24 +107,23 @@ def sparse_rows(offsets: Offsets, items: Rows, item_count: int) -> Any:
     return csr_matrix((ones, items, offsets), shape=(len(offsets) - 1, item_count))
 
 
-def used_pairs(data: PreparedData, users: NDArray[np.int64], until: HistoryEnd) -> NDArray[np.int64]:
-    """The newest `MOST_EVENTS` events of `users` [U] before `until`, oldest first: u N + item, int64 [E]."""
-    starts, ends = history_bounds(data, users, until)
-    starts = np.maximum(starts, ends - MOST_EVENTS)
+def used_pairs(data: PreparedData, users: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The newest `MOST_EVENTS` events of `users` [U] before `ends` [U], oldest first: u N + item, [E]."""
+    starts = np.maximum(data.offsets[users], ends - MOST_EVENTS)
     owners = np.repeat(np.arange(len(users)), ends - starts)
     return owners * len(data.item_ids) + data.event_items[ranges(starts, ends - starts)]
 
 
 def distinct_items(
-    data: PreparedData, users: NDArray[np.int64], until: HistoryEnd
+    data: PreparedData, users: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> tuple[Offsets, Rows, NDArray[np.int64]]:
-    """The distinct items, ascending, of the newest `MOST_EVENTS` events of `users` [U] before `until`.
+    """The distinct items, ascending, of the newest `MOST_EVENTS` events of `users` [U] before `ends` [U].
 
     Returns:
         Offsets int64 [U + 1], rows int32 [P], and how many events each is of, int64 [P]; user u has
         `rows[offsets[u]:offsets[u + 1]]`.
     """
     item_count = len(data.item_ids)
-    pairs, counts = np.unique(used_pairs(data, users, until), return_counts=True)
+    pairs, counts = np.unique(used_pairs(data, users, ends), return_counts=True)
     offsets = np.searchsorted(pairs, np.arange(len(users) + 1) * item_count)
     return offsets.astype(np.int64), (pairs % item_count).astype(np.int32), counts

@@ -32,7 +32,7 @@ _IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
 
 
 def fit_recent(data: PreparedData, until: HistoryEnd) -> ScoresOf:
-    """Items by their number of events in the newest tenth of the training part, then by all training events.
+    """Items by their number of targets in the newest tenth of the training part, then by all of it.
 
     The tenth is measured on a million evenly spaced events.
     """
@@ -43,8 +43,8 @@ def fit_recent(data: PreparedData, until: HistoryEnd) -> ScoresOf:
     if is_training.any():
         every = slice(None, None, 1 + len(is_training) // _SAMPLE)
         since = np.quantile(data.times[every][is_training[every]], 1 - RECENT_SHARE, method="lower")
-        is_recent = is_training & (data.times >= since)
-        recent = np.bincount(data.event_items[is_recent], minlength=len(recent))
+        newest = data.only_targets(np.flatnonzero(is_training & (data.times >= since)))
+        recent = np.bincount(data.event_items[newest], minlength=len(recent))
     # Both in one number: no item has more than 2^31 events.
     return popularity_scores((recent << 31) + data.item_counts("train"))
 
@@ -54,7 +54,7 @@ def fit_own_use(data: PreparedData, until: HistoryEnd, by_count: bool) -> Scores
     behind = popularity_order(data.item_counts("train"))
 
     def scores_of(users: NDArray[np.int64]) -> Tensor:
-        pairs = used_pairs(data, users, until)
+        pairs = used_pairs(data, users, data.history_ends(until)[users])
         own, after, counts = np.unique(pairs[::-1], return_index=True, return_counts=True)
         order = np.lexsort((-after, counts)) if by_count else np.argsort(-after)
         places = np.empty(len(own), dtype=np.float32)
@@ -83,7 +83,7 @@ def _texts(data: PreparedData) -> list[str]:
 
 
 def fit_bm25(data: PreparedData, until: HistoryEnd) -> ScoresOf:
-    """Items by BM25 with k1 = 1.2 and b = .75, by the library bm25s.
+    """Items by BM25 with k1 = 1.2 and b = .75, by the library bm25s; those that share no term by popularity.
 
     Source: Robertson & Zaragoza 2009; Lu 2024, "BM25S".
     """
@@ -95,10 +95,13 @@ def fit_bm25(data: PreparedData, until: HistoryEnd) -> ScoresOf:
     # A text of no term is one of a term that no query has.
     index.index([terms(text) or ["\0"] for text in texts], show_progress=False)
 
+    behind = popularity_order(data.item_counts("train"))
+
     def scores_of(users: NDArray[np.int64]) -> Tensor:
         queries = [terms(data.query_text(user)) for user in users.tolist()]
         scores = [index.get_scores(query) if query else np.zeros(len(data.item_ids)) for query in queries]
-        return torch.from_numpy(np.array(scores, dtype=np.float32))
+        result = torch.from_numpy(np.array(scores, dtype=np.float32))
+        return torch.where(result == 0, behind, result)
 
     return scores_of
 

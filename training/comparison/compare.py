@@ -16,7 +16,7 @@ from safetensors import safe_open
 from turret.training.config.experiment import named_settings
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import TOWERS, EvaluatedPart, differences, summarise
-from turret.training.evaluation.metrics import NEW, USED, Values
+from turret.training.evaluation.metrics import NEW, USED, Values, difference_interval
 from turret.training.evaluation.per_user import load_per_user
 from turret.training.run import MODEL, PER_USER, RUN, Run
 from turret.training.verdict.verdict import best_baseline_finding, comparison_findings, main_metric
@@ -24,8 +24,6 @@ from turret.training.verdict.verdict import best_baseline_finding, comparison_fi
 _MOST, _LIMIT = 1000, 2**32
 # Findings about the data and the settings: the same for all seeds.
 _OF_DATA = ("baseline_limits", "baseline_left_out", "unread_features", "unread_order", "repeats")
-# The seed of the resamples: the same for all pairs of runs.
-SEED = 0
 Runs = Sequence[Run]
 """One side of a comparison: a run, or the runs of several seeds as their average."""
 
@@ -108,13 +106,12 @@ def evaluation_summary(runs: Sequence[Run], part: EvaluatedPart) -> dict[str, An
         user after that average, and the verdict: of these, and of the data.
     """
     experiment = runs[0].experiment
-    replicates, seed = experiment.evaluation.bootstrap, experiment.training.seed
     reports = [run.metrics()[part] for run in runs]
     values = load_per_user(*(run.folder / PER_USER[part] for run in runs)).values
     described = {
         name: {
             metric: {**spread([report[name][metric]["mean"] for report in reports]), **interval}
-            for metric, interval in summarise(own, replicates, seed).items()
+            for metric, interval in summarise(own).items()
         }
         for name, own in values.items()
     }
@@ -123,7 +120,7 @@ def evaluation_summary(runs: Sequence[Run], part: EvaluatedPart) -> dict[str, An
         **{name: reports[0][name] for name in ("part", *counts, "exclude_seen") if name in reports[0]},
         "seeds": [run.experiment.training.seed for run in runs],
         **described,
-        "differences": differences(values, replicates, seed),
+        "differences": differences(values),
     }
     metric = main_metric(report, experiment)
     of_data = [finding for finding in reports[0]["verdict"] if finding["kind"] in _OF_DATA]
@@ -147,7 +144,7 @@ def compare(
 
     Returns:
         A JSON-ready report: for each run its metrics over the common users, `difference` to the first run
-        (`{mean, low, high}`, 95 % bootstrap intervals, paired by user), cost and size, and `baseline`, the
+        (`{mean, low, high}`, 95 % intervals, paired by user), cost and size, and `baseline`, the
         finding of its evaluation about the best baseline; `slices` with `metrics` and `difference` of each
         run; and `settings`, the values of the settings that differ, in the order of the runs, None for a
         setting that a run lacks. Of several seeds, each user's figures, the cost and the size are means,
@@ -160,8 +157,7 @@ def compare(
     sides = open_sides(folders)
     values, used = _common_values(folders, sides, part)
     every = [run for runs in sides for run in runs]
-    replicates = every[0].experiment.evaluation.bootstrap
-    measured = _measured(values, np.ones(len(used), dtype=bool), replicates)
+    measured = _measured(values, np.ones(len(used), dtype=bool))
     if slices is None:
         slices = {USED: used, NEW: ~used} if used.any() and not used.all() else {}
     elif any(len(members) != len(used) for members in slices.values()):
@@ -181,7 +177,7 @@ def compare(
             for folder, own, runs in zip(folders, measured, sides, strict=True)
         ],
         "slices": {
-            name: {"users": int(members.sum()), "runs": _measured(values, members, replicates)}
+            name: {"users": int(members.sum()), "runs": _measured(values, members)}
             for name, members in slices.items()
         },
         "settings": {name: column for name, column in columns.items() if column != column[:1] * len(column)},
@@ -223,15 +219,13 @@ def _common_values(
     return values, tables[0].used_before[places[0]]
 
 
-def _measured(
-    values: Sequence[dict[str, Values]], members: NDArray[np.bool_], replicates: int
-) -> list[dict[str, Any]]:
+def _measured(values: Sequence[dict[str, Values]], members: NDArray[np.bool_]) -> list[dict[str, Any]]:
     """Each run's `metrics` for some of the users, and its `difference` to the first run."""
     summaries: list[dict[str, Any]] = []
     for own in values:
         gains = {name: (value - values[0][name])[members] for name, value in own.items()}
-        metrics = summarise({name: value[members] for name, value in own.items()}, replicates, SEED)
-        difference = summarise(gains, replicates, SEED) if summaries else None
+        metrics = summarise({name: value[members] for name, value in own.items()})
+        difference = summarise(gains, difference_interval) if summaries else None
         summaries.append({"metrics": metrics, "difference": difference})
     return summaries
 

@@ -15,6 +15,7 @@ from turret.tower.config import Settings
 from turret.tower.towers.config import TowerConfig
 from turret.training.config.compatibility import candidates_refusal, refusal, scoring_refusal
 from turret.training.errors import TrainingError
+from turret.training.evaluation.metrics import AUC, RANKING_METRIC
 from turret.training.losses.registry import LOSSES, LossConfig
 from turret.training.samplers.fixed.popularity import UniformConfig
 from turret.training.samplers.registry import SamplerConfig
@@ -77,7 +78,7 @@ class TrainingConfig(Settings):
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     device: Literal["auto", "cpu", "cuda"] = "auto"
     validation_users: Positive = 20_000
-    metric: Annotated[str, Field(pattern=r"^((hr|recall|ndcg|mrr|map)@[1-9][0-9]{0,3}|auc)$")] = "ndcg@10"
+    metric: Annotated[str, Field(pattern=rf"^({RANKING_METRIC}|{AUC})$")] = "ndcg@10"
     patience: Positive = 3
     checkpoint_every: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)] = 0
     since: EventTime = None
@@ -94,7 +95,6 @@ class EvaluationConfig(Settings):
     )
     exclude_seen: Seen = None
     candidates: Literal["catalog", "labelled"] = "catalog"
-    bootstrap: Annotated[int, Field(strict=True, ge=100, le=100_000)] = 1000
 
 
 class ExperimentConfig(Settings):

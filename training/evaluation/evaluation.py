@@ -14,7 +14,15 @@ from turret.data.ranges import distinct, ranges
 from turret.tower.towers.model import TwoTowers
 from turret.training.config.experiment import EvaluationConfig
 from turret.training.errors import TrainingError
-from turret.training.evaluation.metrics import AUC, USED, Values, bootstrap_interval, metrics_at, slices
+from turret.training.evaluation.metrics import (
+    AUC,
+    USED,
+    Values,
+    difference_interval,
+    mean_interval,
+    metrics_at,
+    slices,
+)
 from turret.training.evaluation.per_user import PerUser
 from turret.training.evaluation.ranking import (
     USERS_A_BLOCK,
@@ -34,10 +42,9 @@ from turret.training.evaluation.seen import (
     left_out_pairs,
     seen_pairs,
 )
-from turret.training.randomness import stream
 
 EvaluatedPart = Literal["validation", "test"]
-TOWERS, SLICED = "towers", ("towers", "popularity", "last_used", "most_used")
+TOWERS, SLICED = "towers", ("towers", "popularity", "recent_popularity", "last_used", "most_used")
 
 Rankers = Mapping[str, Callable[[], ScoresOf]]
 """Makers of scores by name, the towers among them; each is dropped before the next one is made."""
@@ -234,7 +241,6 @@ def evaluate(
     data: PreparedData,
     part: EvaluatedPart,
     config: EvaluationConfig,
-    seed: int = 0,
     scores: CatalogScores | None = None,
 ) -> dict[str, Any]:
     """The report of `evaluate_rankers` for the towers, by `scores`, and popularity."""
@@ -243,16 +249,16 @@ def evaluate(
         TOWERS: lambda: tower_scores(model, data, part, popularity, scores),
         "popularity": lambda: popularity_scores(popularity),
     }
-    return evaluate_rankers(rankers, data, part, config, seed)[0]
+    return evaluate_rankers(rankers, data, part, config)[0]
 
 
 def evaluate_rankers(
-    rankers: Rankers, data: PreparedData, part: EvaluatedPart, config: EvaluationConfig, seed: int = 0
+    rankers: Rankers, data: PreparedData, part: EvaluatedPart, config: EvaluationConfig
 ) -> tuple[dict[str, Any], PerUser]:
     """Rank the whole catalog for every user with a target in `part`, by one ranker after the other.
 
     Returns:
-        A JSON-ready report: for each ranker `{mean, low, high}` a metric (95 % bootstrap intervals over
+        A JSON-ready report: for each ranker `{mean, low, high}` a metric (95 % intervals over
         users) and coverage; `differences` with the same for towers minus each other ranker, paired by user;
         and `slices` with those of `SLICED` for groups of users, and for the targets of each kind where there
         are several. Where events of the part have negatives, `auc` is a metric too, over the users of these
@@ -280,16 +286,16 @@ def evaluate_rankers(
             indices = np.searchsorted(relevant.users, offered)
             values[AUC][indices] = auc_of_users(scores_of, data, part, offered)
         all_values[name] = values
-        report[name] = {**summarise(values, config.bootstrap, seed), **coverage}
+        report[name] = {**summarise(values), **coverage}
         if name in SLICED:
             parts = {
                 group: {metric: value[members] for metric, value in values.items()}
                 for group, members in groups.items()
             }
             for group, own in {**parts, **dict(zip(by_kind, of_kinds, strict=True))}.items():
-                report["slices"][group][name] = summarise(own, config.bootstrap, seed)
+                report["slices"][group][name] = summarise(own)
         del scores_of, ranked  # before the next one is made
-    report["differences"] = differences(all_values, config.bootstrap, seed)
+    report["differences"] = differences(all_values)
     used = groups.get(USED, np.zeros(len(relevant.users), dtype=bool))
     return report, PerUser(data.users.ids(relevant.users), used, all_values)
 
@@ -326,19 +332,19 @@ def user_groups(data: PreparedData, part: EvaluatedPart, relevant: Relevant) -> 
     return slices(ends - starts, data.item_counts("train"), first.rows, used_before(data, first, part))
 
 
-def differences(
-    values: Mapping[str, dict[str, Values]], replicates: int, seed: int
-) -> dict[str, dict[str, dict[str, float]]]:
+def differences(values: Mapping[str, dict[str, Values]]) -> dict[str, dict[str, dict[str, float]]]:
     """Summarise the towers minus each other ranker, paired by user, from the values [U] of both."""
     return {
-        name: summarise({key: values[TOWERS][key] - value for key, value in own.items()}, replicates, seed)
+        name: summarise({key: values[TOWERS][key] - value for key, value in own.items()}, difference_interval)
         for name, own in values.items()
         if name != TOWERS
     }
 
 
-def summarise(values: dict[str, Values], replicates: int, seed: int) -> dict[str, dict[str, float]]:
-    """The `mean` of each metric over users, with the `low` and `high` end of its 95 % bootstrap interval.
+def summarise(
+    values: dict[str, Values], interval: Callable[[Values], tuple[float, float]] = mean_interval
+) -> dict[str, dict[str, float]]:
+    """The `mean` of each metric over users, with the `low` and `high` end of its 95 % interval.
 
     Users without a value (NaN) are left out, and so are metrics without a user.
     """
@@ -346,6 +352,6 @@ def summarise(values: dict[str, Values], replicates: int, seed: int) -> dict[str
     for name, value in values.items():
         known = value[~np.isnan(value)]
         if len(known):
-            low, high = bootstrap_interval(known, replicates, stream(seed, "bootstrap", 0))
+            low, high = interval(known)
             summary[name] = {"mean": float(known.mean()), "low": low, "high": high}
     return summary

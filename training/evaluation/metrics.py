@@ -4,16 +4,22 @@ The gate of activations reads it, without torch.
 """
 
 from collections.abc import Sequence
+from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
 Values = NDArray[np.float64]
 AUC = "auc"
-# Resampled counts held at once: 80 MB.
-MOST_COUNTS = 10_000_000
+# The metrics of a ranking, which training, evaluation and activation know, and their names with the cut-off.
+METRICS = ("hr", "recall", "ndcg", "mrr", "map")
+RANKING_METRIC = rf"(?:{'|'.join(METRICS)})@([1-9][0-9]{{0,3}})"
+# An interval over fewer users decides nothing: their values may not even show how they spread.
+LEAST_USERS = 30
 HISTORY_EDGES = (0, 1, 10, 50, 200)
 HEAD_SHARE, TORSO_SHARE = 1 / 3, 2 / 3
+# The group of users without a history, who get popular items.
+STRANGERS = "history 0"
 USED, NEW = "item used before", "item new to the user"
 
 
@@ -50,24 +56,38 @@ def metrics_at(hits: NDArray[np.bool_], relevant: NDArray[np.int64], ks: Sequenc
     return values
 
 
-def bootstrap_interval(values: Values, replicates: int, random: np.random.Generator) -> tuple[float, float]:
-    """The ends of the 95 % percentile bootstrap interval of the mean over users (Efron 1979).
+def mean_interval(values: Values, ends: tuple[float, float] = (0.0, 1.0)) -> tuple[float, float]:
+    """The 95 % interval of the mean over users, by Student's t.
 
-    Args:
-        values: float64 [U], one value a user.
-        replicates: the number of resamples.
-        random: the generator of the resamples.
+    The values [U] are those of the users and of two more, one at each of the `ends` of the values' range, as
+    few users may show none of the rare values, such as hits (Agresti & Coull 1998). Without these, and by the
+    percentiles of a bootstrap, the interval of 30 users with a rate of 0.05 covers it in 80 % of cases.
     """
-    # Users with the same value are interchangeable, so a resample is a multinomial over distinct values.
-    distinct, counts = np.unique(values, return_counts=True)
-    block = max(1, MOST_COUNTS // len(distinct))
-    means = np.empty(replicates)
-    for first in range(0, replicates, block):
-        size = min(block, replicates - first)
-        resampled = random.multinomial(len(values), counts / len(values), size=size)
-        means[first : first + size] = resampled @ distinct / len(values)
-    low, high = np.quantile(means, [0.025, 0.975])
-    return float(low), float(high)
+    padded = np.append(values, ends)
+    half_width = _t_quantile(len(padded) - 1) * float(padded.std(ddof=1)) / sqrt(len(padded))
+    mean = float(padded.mean())
+    return max(mean - half_width, ends[0]), min(mean + half_width, ends[1])
+
+
+def difference_interval(values: Values) -> tuple[float, float]:
+    """The 95 % interval of the mean of paired differences [U].
+
+    The two more are a gain and a loss as large as the largest of the users (Bonett & Price 2012).
+    """
+    largest = float(np.abs(values).max())
+    return mean_interval(values, (-largest, largest))
+
+
+def _t_quantile(degrees: int) -> float:
+    """The 0.975 quantile of Student's t, expanded around the normal's (Abramowitz & Stegun 1964, 26.7.5)."""
+    z = 1.959963984540054
+    terms = (
+        z,
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+    )
+    return float(sum(term / degrees**power for power, term in enumerate(terms)))
 
 
 def slices(

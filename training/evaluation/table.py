@@ -35,7 +35,7 @@ def metrics_table(report: Report) -> str:
     else:
         title, caption = (
             f"{title}{report['items']:,} items ranked",
-            f"mean over {asked} [95 % bootstrap interval]",
+            f"mean over {asked} [95 % interval]",
         )
     if report.get("relevant_masked"):
         caption += (
@@ -140,7 +140,7 @@ def comparison_table(report: Report, metric: str) -> str:
             ("run", metric, "difference from 1", "epochs", "seconds", "parameters", "MB"),
             rows,
             f"{report['part']} part: {report['users']:,} common users",
-            "mean over users [95 % bootstrap interval]; differences are paired by user",
+            "mean over users [95 % interval]; differences are paired by user",
         )
     ]
     for number, run in runs.items():

@@ -18,14 +18,12 @@ from turret.training.config.experiment import (
     shipped_experiments,
 )
 from turret.training.evaluation.evaluation import TOWERS
-from turret.training.evaluation.metrics import AUC, NEW, USED
+from turret.training.evaluation.metrics import AUC, LEAST_USERS, NEW, STRANGERS, USED
 from turret.training.evaluation.seen import leaves_out_all
 from turret.training.verdict.order import ORDERED_RATIO, order_of
 
 # An evaluation that can't tell a tenth more from the best baseline says little.
 TELLING = 0.1
-# Resamples of fewer users are too much alike for an interval.
-FEWEST_USERS = 10
 # A share of targets that baselines can't find from which on it is told.
 MANY_COLD = 0.1
 _OPENINGS = {"better": "Better than", "worse": "Worse than", "unclear": "No clear difference from"}
@@ -78,6 +76,7 @@ def verdict(
     findings = [
         *compared,
         repeat_targets(report, metric) if is_told else None,
+        strangers(report, metric),
         *left_out_findings(report),
         # A metric that tells nothing gives no reason to train for longer.
         end if end and (is_told or end["kind"] == "unfinished") else None,
@@ -91,8 +90,8 @@ def verdict(
 def comparison_findings(report: dict[str, Any], metric: str) -> list[Finding]:
     """The findings about baselines; instead of them the reason if the evaluation can't tell anything."""
     users = _users(report, metric)
-    if users < FEWEST_USERS:
-        reason = f"an interval over {counted(users, 'user')} says nothing; it needs at least {FEWEST_USERS}"
+    if users < LEAST_USERS:
+        reason = f"an interval over {counted(users, 'user')} says nothing; it needs at least {LEAST_USERS}"
         return _untold(metric, users, reason)
     cold = cold_targets(report)
     if cold and not cold[0]["figures"]["compared"]:
@@ -241,6 +240,23 @@ def repeat_targets(report: dict[str, Any], metric: str) -> Finding | None:
         )
         figures[group] = {"users": users, TOWERS: towers, "baseline": best, "baseline_mean": means[best]}
     return finding("repeat_targets", f"{metric} is {' and '.join(parts)}.", metric=metric, **figures)
+
+
+def strangers(report: dict[str, Any], metric: str) -> Finding | None:
+    """What users without a history get, and recent popularity for them, where it was measured."""
+    group = report["slices"].get(STRANGERS, {})
+    if report.get("queries") or metric not in group.get(TOWERS, {}):
+        return None
+    users, mean = group["users"], group[TOWERS][metric]["mean"]
+    sentence = (
+        f"Users without a history ({users:,}) get the most popular items of the whole training part, "
+        f"as strangers do in the service: {metric} is {mean:.4f} for them"
+    )
+    figures = {"users": users, "metric": metric, TOWERS: mean}
+    if "recent_popularity" in group:
+        figures["recent_popularity"] = recent = group["recent_popularity"][metric]["mean"]
+        sentence += f", and by recent popularity {recent:.4f}"
+    return finding("strangers", f"{sentence}.", **figures)
 
 
 def training_end(progress: Progress | None, settings: TrainingConfig) -> Finding | None:

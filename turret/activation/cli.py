@@ -37,7 +37,7 @@ def activate(
     ] = None,
     metric: Annotated[
         str | None,
-        typer.Option(metavar="NAME@K", help="With --not-worse-than: ndcg, recall, hr or mrr (ndcg@10)."),
+        typer.Option(metavar="NAME@K", help="With --not-worse-than: hr, recall, ndcg, mrr or map (ndcg@10)."),
     ] = None,
     margin: Annotated[
         float | None,

@@ -22,13 +22,17 @@ from turret.tower.format.manifest import Manifest
 from turret.tower.kinds import CountedKinds
 from turret.tower.retrieval import Retriever
 from turret.tower.times import Times
-from turret.training.evaluation.metrics import Values, bootstrap_interval, metrics_at
+from turret.training.evaluation.metrics import (
+    LEAST_USERS,
+    METRICS,
+    RANKING_METRIC,
+    Values,
+    difference_interval,
+    metrics_at,
+)
 
-# Resampled means of fewer users spread less than those of new users would.
-LEAST_USERS = 30
 # The interval of so many users is narrow; more of them only take longer.
 MOST_USERS = 20_000
-_MOST_RANKS, _REPLICATES = 1000, 1000
 _EVENTS_A_BLOCK, _USERS_A_BLOCK = 2**22, 256
 Positions = NDArray[np.int64]
 # Rows of the history, features, times, the bundle's codes of kinds, and the rows that answers leave out.
@@ -54,12 +58,10 @@ def compare_versions(
 
 def check_metric(metric: str) -> int:
     """Return the number behind the @ of a metric's name. Raises TurretError where there is no such metric."""
-    found = re.fullmatch(r"(?:ndcg|recall|hr|mrr)@([1-9]\d{0,3})", metric)
-    if found is None or int(found[1]) > _MOST_RANKS:
-        raise TurretError(
-            f"--metric {metric}: it must be ndcg, recall, hr or mrr at a number up to {_MOST_RANKS:,}, "
-            "such as ndcg@10"
-        )
+    found = re.fullmatch(RANKING_METRIC, metric)
+    if found is None:
+        names = f"{', '.join(METRICS[:-1])} or {METRICS[-1]}"
+        raise TurretError(f"--metric {metric}: it must be {names} at a number up to 9,999, such as ndcg@10")
     return int(found[1])
 
 
@@ -79,7 +81,7 @@ class UnclearError(TurretError):
 class Comparison:
     """The metric of a version (`new`) and of another one (`live`), and the difference of their means.
 
-    `low` and `high` are the ends of the difference's 95 % bootstrap interval over paired users; `margin` is
+    `low` and `high` are the ends of the difference's 95 % interval over paired users; `margin` is
     the accepted loss, as a share of the live version's metric. `users` counts them, `rule` and `warning` are
     those of `HeldOut`.
     """
@@ -100,7 +102,7 @@ class Comparison:
         cls, names: tuple[str, str], metric: str, margin: float, held: "HeldOut", new: Values, live: Values
     ) -> "Comparison":
         """Compare the values [U] of the users of both versions."""
-        low, high = bootstrap_interval(new - live, _REPLICATES, np.random.default_rng(0))
+        low, high = difference_interval(new - live)
         users, means = len(held.users), (float(new.mean()), float(live.mean()))
         return cls(names, metric, margin, users, held.rule, *means, low, high, held.warning)
 

@@ -66,9 +66,9 @@ class RetrainSettings:
     users: Annotated[
         Path | None, Option(metavar="FILE", help="The file of users (that of the first preparation).")
     ] = None
-    metric: Annotated[str, Option(metavar="NAME@K", help="The compared metric: ndcg, recall, hr or mrr.")] = (
-        METRIC
-    )
+    metric: Annotated[
+        str, Option(metavar="NAME@K", help="The compared metric: hr, recall, ndcg, mrr or map.")
+    ] = METRIC
     margin: Annotated[float, Option(min=0.0, max=1.0, help="The accepted loss, a share of the metric.")] = (
         MARGIN
     )
