@@ -8,6 +8,7 @@ mask-cache keys.
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import blake2b
 from typing import Protocol
 
 import numpy as np
@@ -29,7 +30,7 @@ class Condition(Protocol):
 
 
 class _Keyed:
-    """Compares by `key`, which has the types of values too (true is not 1) and is made once.
+    """Compares by `key`, a digest of the values with their types (true is not 1), which is made once.
 
     So a condition that is part of many filters, as a stored rule is, costs each of them a comparison.
     """
@@ -37,7 +38,8 @@ class _Keyed:
     @cached_property
     def key(self) -> str:
         fields = {name: value for name, value in vars(self).items() if name != "key"}
-        return f"{type(self).__name__}{fields!r}"
+        content = f"{type(self).__name__}{fields!r}".encode("utf-8", "surrogatepass")
+        return blake2b(content, digest_size=20).hexdigest()
 
     def __repr__(self) -> str:
         return self.key
