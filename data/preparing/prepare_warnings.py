@@ -1,10 +1,12 @@
 """Repeated events of a prepared log, and sentences about what may be wrong with it."""
 
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from turret.data.events.dropped_rows import names_of
@@ -17,7 +19,7 @@ from turret.data.manifest import Columns
 from turret.data.progress import counted
 from turret.data.ranges import distinct
 from turret.data.reading.queries import ORDER
-from turret.data.reading.tables import Source
+from turret.data.reading.tables import Source, readable
 
 VISIT_GAP = 30 * 60_000
 """The milliseconds without an event of a user that end a visit: the half hour of web analytics."""
@@ -98,6 +100,9 @@ def repeats_of(
     return *trained, int(is_target.sum()), int((is_target & is_used).sum())
 
 
+_QUANTITY = re.compile(r"(?i)(?:.*_)?(?:qty|quantity|units|pieces)")
+_STATE = re.compile(r"(?i)(?:.*_)?(?:status|state)")
+_UNDONE = r"refund|return|cancel|charge_?back|void"
 # The share of the events, and its ratio to that of the mean user, of one who may be nobody.
 _LARGE_SHARE, _LARGE_RATIO = 0.1, 5
 _FEWEST_USES = 1.2  # events an item: below, nearly all occur once
@@ -123,6 +128,7 @@ def prepare_warnings(
     if source.unread:
         yield f"not read: {names_of(source.unread)}"
     if is_log:
+        yield from _returns(source, columns)
         yield from _odd(histories, columns)
         if histories.accounts is not None:
             yield from _too_fast(histories.accounts)
@@ -151,6 +157,34 @@ def prepare_warnings(
             "and the service leave out used items by default, so these can't be hit: if users come back for "
             "the same items, train with --set evaluation.exclude_seen=false, else prepare with --duplicates "
             f"{policy}"
+        )
+
+
+def _returns(source: Source, columns: Columns) -> Iterator[str]:
+    """Returned and refunded orders, by columns that are not read."""
+    read = {name for _, name in columns if name is not None}
+    _, table = source.parts[0]
+    names = [name for name in table.columns() if name not in read]
+    quantities = [name for name in names if _QUANTITY.fullmatch(name)] if columns.quantity is None else []
+    states = [name for name in names if _STATE.fullmatch(name)] if columns.kind is None else []
+    if not quantities and not states:
+        return
+    text = pl.col(states).cast(pl.String, strict=False).str.to_lowercase()
+    number = pl.col(quantities).cast(pl.String, strict=False).cast(pl.Float64, strict=False)
+    with readable(table.path):
+        counts = (
+            table.frame.select((number <= 0).sum(), text.str.contains(_UNDONE).sum())
+            .collect()
+            .row(0, named=True)
+        )
+    for name in (name for name in quantities if counts[name]):
+        rows = counted(counts[name], "row")
+        yield f"{name!r} is zero or below in {rows}, as in a return: --quantity {name} leaves these out"
+    for name in (name for name in states if counts[name]):
+        yield (
+            f"{name!r} tells of returns, refunds or cancellations in {counted(counts[name], 'row')}, which "
+            f"count as the others do: leave them out, or tell the kinds by --kind-column {name} --kind VALUE "
+            "--kind VALUE=negative"
         )
 
 

@@ -231,6 +231,14 @@ def test_what_an_export_or_a_split_lost_is_said(warn: Warn, rows: str, sentence:
     assert any(one.startswith(sentence) for one in warn(HEADER + rows))
 
 
+def test_returns_beside_the_named_columns_are_said_with_the_option(warn: Warn) -> None:
+    rows = "1,a,7,1,paid\n1,b,8,-1,Refunded\n2,a,8,2,paid\n2,b,9,1,cancelled\n"
+    said = warn(HEADER[:-1] + ",Qty,Status\n" + rows)
+    assert any("'Qty' is zero or below in 1 row" in one and "--quantity Qty" in one for one in said)
+    assert any("'Status' tells of returns" in one and "in 2 rows" in one for one in said)
+    assert not any("tells of returns" in one for one in warn(HEADER[:-1] + ",state\n1,a,7,new\n1,b,8,used\n"))
+
+
 def test_users_whom_their_file_lacks_are_counted(warn: Warn, tmp_path: Path) -> None:
     (tmp_path / "users.csv").write_text("user_id,age\nu1,3\n2,4\n")
     sentence = (
