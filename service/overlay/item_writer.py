@@ -18,8 +18,7 @@ from turret.service.overlay.fresh import (
     item_bytes,
 )
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache, in_time
-from turret.service.stores.contract import Change, ItemStore, NewChange, now_ms
-from turret.service.versions.follower import Late
+from turret.service.stores.contract import Change, ItemStore, Late, NewChange, now_ms
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.errors import EncodingError
 

@@ -218,6 +218,22 @@ class Revision(NamedTuple):
     items: int
 
 
+class Late(NamedTuple):
+    """The processes of this service, and the other replicas, that lack a change; they go on trying.
+
+    `warning` says that no member could be asked.
+    """
+
+    processes: list[int]
+    replicas: list[str]
+    warning: str | None = None
+
+    def shown(self) -> dict[str, Any]:
+        """The members of an answer that name who is late, if anybody is."""
+        named = (("behind", self.processes), ("replicas_behind", self.replicas), ("warning", self.warning))
+        return {name: value for name, value in named if value}
+
+
 class Member(NamedTuple):
     """The last report of a member, and its age in seconds."""
 

@@ -8,9 +8,9 @@ from typing import NamedTuple, NoReturn
 
 from turret.service.errors import BusyError, ConflictError, ReplicasUnavailableError, ServiceError
 from turret.service.settings import Settings
-from turret.service.stores.contract import RecordStore, now_ms
+from turret.service.stores.contract import Late, RecordStore, now_ms
 from turret.service.versions.folder import activation_turn, add_line, keep_record
-from turret.service.versions.follower import Follower, Late
+from turret.service.versions.follower import Follower
 from turret.service.versions.gate import GateReport, GateRequest
 from turret.service.versions.holder import LoadedModel, ModelHolder, open_live
 from turret.service.versions.record import Activation, Record, Route, Routes, RuleSet, new_activation, now

@@ -6,12 +6,11 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
-from typing import Any, NamedTuple
 
 from turret.service.errors import BusyError, ReplicasUnavailableError, ServiceError
 from turret.service.observing.metrics import Metrics
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
-from turret.service.stores.contract import Member, RecordStore
+from turret.service.stores.contract import Late, Member, RecordStore
 from turret.service.versions.folder import keep, record_of
 from turret.service.versions.holder import ModelHolder, open_live
 from turret.service.versions.record import Record, Report, new_activation, read_record, read_report
@@ -27,22 +26,6 @@ _BEAT_SECONDS = 1.0
 _FIRST_SECONDS = 0.5
 RETRY_SECONDS = 3.0  # from a failed attempt to open a version to the next one: memory may be short
 _log = logging.getLogger("turret.replicas")
-
-
-class Late(NamedTuple):
-    """The processes of this service, and the other replicas, that lack a change; they go on trying.
-
-    `warning` says that no member could be asked.
-    """
-
-    processes: list[int]
-    replicas: list[str]
-    warning: str | None = None
-
-    def shown(self) -> dict[str, Any]:
-        """The members of an answer that name who is late, if anybody is."""
-        named = (("behind", self.processes), ("replicas_behind", self.replicas), ("warning", self.warning))
-        return {name: value for name, value in named if value}
 
 
 class Follower:

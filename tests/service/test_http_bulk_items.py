@@ -19,8 +19,8 @@ from turret.service.errors import ConflictError, NotFoundError
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.overlay.item_writer import ItemEdit, ItemWriter
 from turret.service.schemas import bodies
+from turret.service.stores.contract import Late
 from turret.service.stores.sqlite.shared import SqliteItems
-from turret.service.versions.follower import Late
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import publish
 

@@ -15,10 +15,11 @@ from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.ranking.query import NO_HISTORY, make_query
 from turret.service.ranking.recommender import Shadow
 from turret.service.schemas.requests import RecommendRequest
+from turret.service.stores.contract import Late
 from turret.service.stores.sqlite.shared import SqliteItems
 from turret.service.versions import activation as activation_module
 from turret.service.versions.folder import RECORD, add_line, keep_record, kept_record, record_of
-from turret.service.versions.follower import SILENT_SECONDS, Late
+from turret.service.versions.follower import SILENT_SECONDS
 from turret.service.versions.holder import LoadedModel
 from turret.service.versions.record import Record, Route, Routes
 from turret.tower.bundle.publish import publish
