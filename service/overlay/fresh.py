@@ -67,8 +67,7 @@ class _Block:
 
     def without(self, rows: NDArray[np.int64]) -> "_Block":
         places = np.searchsorted(self.rows, rows)
-        places = places[places < len(self.rows)]
-        places = places[np.isin(self.rows[places], rows)]
+        places = places[self.rows[np.minimum(places, len(self.rows) - 1)] == rows]
         if not len(places):
             return self
         is_newest = self.is_newest.copy()

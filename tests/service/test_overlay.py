@@ -442,6 +442,7 @@ def test_superseded_changes_are_not_kept(bundle: Bundle) -> None:
             for text in layer.values()
         )
         assert kept <= 2 * fresh.size + 1_100_000
+    assert len(fresh.is_served) < 250, "of about 400 new items"
     whole = overlay_of(bundle, *sorted(history.values(), key=lambda change: change.number))
     assert shown(fresh) == shown(whole)
     assert [fresh.fields_of(fresh.first_row + place) for place in served_places(fresh)] == [
