@@ -81,8 +81,9 @@ class Project:
         return self.compose("run", "--rm", "-T", service, *words, accept=accept)
 
     def activate(self, version: str, *options: str, accept: bool = False) -> str:
-        """Activate a version; the answer, or the refusal if that is accepted."""
-        return self.run("admin", "activate", version, "--url", "http://service:8001", *options, accept=accept)
+        """Activate a version, of a model that nobody evaluated; the answer, or the refusal if accepted."""
+        words = ("activate", version, "--url", "http://service:8001", "--force")
+        return self.run("admin", *words, *options, accept=accept)
 
     def containers(self, service: str = "service") -> list[str]:
         """The ids of the running containers of a service."""

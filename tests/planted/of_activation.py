@@ -101,6 +101,11 @@ def a_replica_answers_from_an_earlier_version_while_another_one_serves_the_live_
     return self.live
 
 
+@planted("activation.recorded:_figures", "turret/test_activation.py")
+def a_version_that_was_never_evaluated_has_a_metric(original: Any, manifest: Any) -> Any:
+    return original(manifest) or {("test", "ndcg@10"): 1.0}
+
+
 @planted("activation.comparison:_first_after", "turret/test_activation.py")
 def an_event_that_the_live_version_knows_is_a_target(original: Any, data: Any, limit: Any) -> Any:
     return original(data, limit - 1)

@@ -1,5 +1,7 @@
-"""`turret activate --not-worse-than`: both versions rank events that neither was trained on."""
+"""`turret activate`: recorded metrics, and both versions on events that neither was trained on."""
 
+import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,7 +12,7 @@ from typer.testing import CliRunner, Result
 import turret.cli
 from tests.conftest import contents
 from tests.support.trained import trained_shop
-from tests.turret.conftest import DAY, START, Prepare, PublishTaste, manifest
+from tests.turret.conftest import DAY, START, Prepare, PublishTaste, manifest, taste_contents
 from turret.activation.comparison import (
     Comparison,
     HeldOut,
@@ -19,6 +21,7 @@ from turret.activation.comparison import (
     held_out,
     metric_of_users,
 )
+from turret.activation.recorded import check_recorded
 from turret.data.errors import DataError
 from turret.data.prepared import PreparedData
 from turret.tower.bundle.bundle import Bundle
@@ -61,6 +64,57 @@ def test_without_another_live_version_nothing_is_compared(
     shown = activate(tmp_path, "first").stdout
     assert shown.startswith("No version is live, so first is compared with none.")
     assert current(tmp_path / "bundles") == "first"
+
+
+@pytest.mark.parametrize(
+    ("mean", "other_data", "refusal"),
+    [
+        (None, False, "was never evaluated"),
+        (
+            0.27,
+            False,
+            r"ndcg@10 is 0\.2700 against 0\.3600 of version live, each on the test part of the same",
+        ),
+        (0.06, True, "each on the test part of its own data, which is below it by more than 20%"),
+        (0.3, True, None),
+    ],
+)
+def test_a_plain_activation_needs_force_for_a_version_unknown_or_far_below_the_live_one(
+    tmp_path: Path, tastes: PreparedData, mean: float | None, other_data: bool, refusal: str | None
+) -> None:
+    def made(version: str, mean: float | None, data: str) -> None:
+        metrics = {} if mean is None else {"test": {"towers": {"ndcg@10": {"mean": mean}}}}
+        bundle = taste_contents(version, tastes)
+        card = bundle.card.model_copy(update={"metrics": metrics, "fingerprints": {"data": data}})
+        publish(tmp_path / "bundles", replace(bundle, card=card, model=version.encode()))
+
+    def plainly(*words: str) -> Result:
+        return CliRunner().invoke(
+            turret.cli.app, ["activate", *words, "--bundles", str(tmp_path / "bundles")]
+        )
+
+    made("live", 0.36, "d")
+    made("new", mean, "e" if other_data else "d")
+    done = plainly("new")
+    assert current(tmp_path / "bundles") == ("live" if refusal else "new")
+    assert done.exit_code == (1 if refusal else 0)
+    if refusal:
+        assert re.search(refusal, done.stderr)
+        assert "--not-worse-than live" in done.stderr
+        assert plainly("new", "--force").exit_code == 0
+        assert current(tmp_path / "bundles") == "new"
+
+
+def test_a_version_without_a_metric_goes_live_where_it_replaces_no_other_model(
+    tmp_path: Path, publish_taste: PublishTaste
+) -> None:
+    """The first one of a folder, with a warning, and the live model with another index."""
+    publish_taste("first")
+    publish_taste("same")
+    bundles = tmp_path / "bundles"
+    assert check_recorded("same", bundles, None) == ""
+    (bundles / "current").unlink()
+    assert check_recorded("first", bundles, None).startswith("Warning: version first was never evaluated;")
 
 
 def after(days: float) -> str:

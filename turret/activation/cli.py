@@ -27,7 +27,11 @@ def activate(
     ] = None,
     force: Annotated[
         bool,
-        typer.Option("--force", help="Also if its answers have too little in common with the live ones."),
+        typer.Option(
+            "--force",
+            help="Also if it was never evaluated, its recorded metric is far below that of the live version, "
+            "or its answers have too little in common with the live ones.",
+        ),
     ] = False,
     not_worse_than: Annotated[
         str | None,
@@ -56,15 +60,18 @@ def activate(
     `TURRET_ADMIN_KEY`, or from `admin.key` among the bundles (or where `TURRET_ADMIN_KEY_FILE` says).
     Without it, only the folder's pointer moves, and the next service that starts reads it. The gate is the
     same: files, memory, golden queries, recall, and the overlap of the answers with those of the current
-    version.
+    version. A version that was never evaluated, or whose recorded metric is more than a fifth below that of
+    the live one, needs `--force`.
 
-    With `--not-worse-than live` both versions also rank the events of `--data` that neither was trained on.
-    The new one is activated if the 95 % interval of the difference excludes a loss of more than `--margin`.
+    With `--not-worse-than live` both versions also rank the events of `--data` that neither was trained on,
+    on the first day those of the test part. The new one is activated if the 95 % interval of the difference
+    excludes a loss of more than `--margin`.
     Exit statuses: 0 activated, 1 an error or refused by the gate, 3 worse, 4 too few users to tell.
 
     Example: `turret activate spring --not-worse-than live --data var/prepared`
     """
     from turret.activation.live import activate_version
+    from turret.activation.recorded import check_recorded
 
     options = {"metric": metric, "margin": margin, "data": data}
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
@@ -73,6 +80,8 @@ def activate(
     elif given:
         name, value = next(iter(given.items()))
         raise TurretError(f"--{name} {value} belongs to --not-worse-than; add --not-worse-than live")
+    elif not force and (figures := check_recorded(version, bundles, url)):
+        print(figures, flush=True)
     print(activate_version(version, bundles, url, force))
 
 
