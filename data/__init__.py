@@ -3,7 +3,6 @@
 __all__ = [
     "cli",
     "configuration",
-    "duplicates",
     "errors",
     "extras",
     "features",

@@ -19,6 +19,8 @@ Url = Annotated[str, Field(pattern=_URL)]
 Place = Url | Path
 # In the order of the features of an item or user, and so of their arrays.
 FeatureKind = Literal["text", "category", "multi", "number", "path", "vector"]
+# Which of several events of a user with an item count: `data.histories.duplicates`.
+Duplicates = Literal["keep", "exact", "first", "last", "strongest"]
 
 
 def is_url(place: str | Path) -> TypeGuard[str]:

@@ -10,7 +10,6 @@ from typing import Any, Literal
 from pydantic import BaseModel, ValidationError
 
 from turret.data.configuration import FeatureKind
-from turret.data.duplicates import Merging
 from turret.data.errors import DataError
 from turret.data.files import map_ordered
 from turret.data.kinds import KindTable
@@ -138,12 +137,6 @@ class Manifest(_Record):
     catalog_time: str | None = None
     files: dict[str, FileHash]
     fingerprint: str
-
-    @property
-    def merging(self) -> Merging:
-        """How the events of a user with an item became one."""
-        filters = self.settings["filters"]
-        return Merging.of(filters["duplicates"], filters["session_gap"], self.kinds)
 
     def save(self, folder: Path) -> None:
         """Write the manifest into `folder`."""

@@ -1,6 +1,10 @@
-"""Moments that a user writes: dates, times and numbers as milliseconds since 1970."""
+"""Moments and pauses that a user writes, as milliseconds: dates, times and numbers, since 1970."""
 
+import math
 from datetime import UTC, datetime
+from typing import Annotated
+
+from pydantic import AfterValidator
 
 YEAR_1990, YEAR_2100 = 631_152_000, 4_102_444_800  # seconds since 1970
 # Of numbers that are times between these years, no unit takes those of another.
@@ -36,3 +40,20 @@ def as_number(text: str | float) -> float | None:
         return float(text)
     except ValueError:
         return None
+
+
+_MILLISECONDS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def milliseconds_of(pause: str) -> float:
+    """Read a number with a unit: s, m, h or d. Raises ValueError for other texts."""
+    try:
+        found = float(pause[:-1]) * _MILLISECONDS[pause[-1:]]
+    except (KeyError, ValueError):
+        found = 0.0
+    if not 0 < found < math.inf:
+        raise ValueError(f"{pause!r} is no pause; give a number and a unit, such as 90s, 30m, 12h or 1d")
+    return found
+
+
+Pause = Annotated[str, AfterValidator(lambda pause: milliseconds_of(pause) and pause)]

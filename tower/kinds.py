@@ -31,8 +31,9 @@ class CountedKinds:
     An event without a kind has the default one; without a default, it is read and has no known kind. Negative
     kinds leave out items and are not read. Ignored kinds, and those that the bundle doesn't have, do neither.
     A bundle without kinds reads all events. The events that are read are merged as in preparation
-    (`data.duplicates`), with the weights of their kinds; a merged one leaves out its item as its kind says.
-    Where a request says by `asked` whose items are left out, each event counts for that, merged or not.
+    (`data.histories.duplicates`), with the weights of their kinds; a merged one leaves out its item as its
+    kind says. Where a request says by `asked` whose items are left out, each event counts for that, merged or
+    not.
 
     `span` is the longest time, in ms, for which a kind leaves out its items.
     """

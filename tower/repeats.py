@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from turret.data.duplicates import Merging
+from turret.data.histories.duplicates import Merging
 from turret.tower.config import Settings
 from turret.tower.times import Times
 

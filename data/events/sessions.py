@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from turret.data.duplicates import milliseconds_of
 from turret.data.events.ids import IdColumn
+from turret.data.moments import milliseconds_of
 from turret.data.progress import counted
 from turret.data.reading.tables import ROW
 from turret.data.vocabulary import STRANGER

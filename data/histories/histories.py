@@ -11,13 +11,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import DTypeLike, NDArray
 
-from turret.data.duplicates import Merging
 from turret.data.errors import ConfigurationError, EmptyDataError
 from turret.data.events.event_arrays import PIECE, Change, EventFiles, Events
 from turret.data.events.events import Log
 from turret.data.events.ids import vocabulary
 from turret.data.files import map_ordered
 from turret.data.histories.accounts import Accounts, save_left_out
+from turret.data.histories.duplicates import Merging
 from turret.data.histories.negatives import GIVEN, without_negatives
 from turret.data.kinds import target_codes
 from turret.data.manifest import Removed

@@ -13,9 +13,9 @@ from pydantic import (
     model_validator,
 )
 
-from turret.data.configuration import FeatureKind, Place
-from turret.data.duplicates import Duplicates, Pause
+from turret.data.configuration import Duplicates, FeatureKind, Place
 from turret.data.kinds import KindTable, row_codes, target_codes
+from turret.data.moments import Pause
 
 # Texts that exports write for no value. "NA" is none of them: it is a country, and a brand.
 NULLS = ("", "NULL", "Null", "null", "None", "none", "NaN", "nan", "-", r"\N")

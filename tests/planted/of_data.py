@@ -27,7 +27,7 @@ def events_of_one_time_lose_the_order_of_the_log(original: Any, keys: Any) -> An
     return np.lexsort((-np.arange(len(keys[0])), *keys[::-1]))
 
 
-@planted("data.duplicates:Merging.kept", "data/test_histories.py")
+@planted("data.histories.duplicates:Merging.kept", "data/test_histories.py")
 def exact_duplicates_are_found_without_their_times(original: Any, self: Any, *given: Any) -> Any:
     return original(replace(self, policy="first") if self.policy == "exact" else self, *given)
 

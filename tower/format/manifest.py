@@ -6,9 +6,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from turret.data.duplicates import Duplicates, Merging, Pause
+from turret.data.configuration import Duplicates
+from turret.data.histories.duplicates import Merging
 from turret.data.kinds import KindTable, Seen
 from turret.data.manifest import FileHash, hash_file
+from turret.data.moments import Pause
 from turret.tower.config import ScoringConfig, Settings
 from turret.tower.errors import BundleError
 from turret.tower.format.index_settings import AnyIndexSettings, FlatSettings
@@ -78,9 +80,10 @@ class ModelCard(Settings):
     time of the newest event of the data, ISO 8601 in UTC; None for data without times. `kinds`: those of the
     events by name, in the order of their codes (`data.kinds`), empty where all are alike; events without a
     kind have `default_kind`. `duplicates` and `session_gap`: those of the preparation, by which events of a
-    history become one (`data.duplicates`). `reads_kinds`: the user tower reads the kind of each event.
-    `exclude_seen`: the default of requests that don't say which items of the history answers leave out.
-    `repeats`: what items of the history gain over their scores by the towers; None where they gain nothing.
+    history become one (`data.histories.duplicates`). `reads_kinds`: the user tower reads the kind of each
+    event. `exclude_seen`: the default of requests that don't say which items of the history answers leave
+    out. `repeats`: what items of the history gain over their scores by the towers; None where they gain
+    nothing.
     """
 
     version: str

@@ -1,3 +1,3 @@
 """Settings of an experiment, and the rules for combining them."""
 
-__all__ = ["compatibility", "experiment"]
+__all__ = ["compatibility", "experiment", "metric"]

@@ -14,8 +14,8 @@ from turret.data.reading.schema import EventTime
 from turret.tower.config import Settings
 from turret.tower.towers.config import TowerConfig
 from turret.training.config.compatibility import candidates_refusal, refusal, scoring_refusal
+from turret.training.config.metric import AUC, RANKING_METRIC
 from turret.training.errors import TrainingError
-from turret.training.evaluation.metrics import AUC, RANKING_METRIC
 from turret.training.losses.registry import LOSSES, LossConfig
 from turret.training.samplers.fixed.popularity import UniformConfig
 from turret.training.samplers.registry import SamplerConfig

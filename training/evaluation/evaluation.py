@@ -13,9 +13,9 @@ from turret.data.progress import progress
 from turret.data.ranges import distinct, ranges
 from turret.tower.towers.model import TwoTowers
 from turret.training.config.experiment import EvaluationConfig
+from turret.training.config.metric import AUC
 from turret.training.errors import TrainingError
 from turret.training.evaluation.metrics import (
-    AUC,
     USED,
     Values,
     difference_interval,

@@ -10,10 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 Values = NDArray[np.float64]
-AUC = "auc"
-# The metrics of a ranking, which training, evaluation and activation know, and their names with the cut-off.
-METRICS = ("hr", "recall", "ndcg", "mrr", "map")
-RANKING_METRIC = rf"(?:{'|'.join(METRICS)})@([1-9][0-9]{{0,3}})"
 # An interval over fewer users decides nothing: their values may not even show how they spread.
 LEAST_USERS = 30
 HISTORY_EDGES = (0, 1, 10, 50, 200)

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from turret.data.histories.duplicates import Merging
 from turret.data.kinds import Seen, read_kinds
 from turret.data.prepared import HistoryEnd, PreparedData
 from turret.data.progress import progress
@@ -64,7 +65,7 @@ def events_of(data: PreparedData, users: NDArray[np.int64], until: HistoryEnd) -
         times=seconds(data, positions) if is_timed else None,
         asked=request_times(data, users, ends) if is_timed else None,
         kinds=None if data.kinds is None else data.kinds[positions].astype(np.int64),
-    ).uses(data.manifest.merging)
+    ).uses(Merging.of_data(data.manifest))
 
 
 def with_repeats(scores_of: ScoresOf, term: RepeatTerm, data: PreparedData, until: HistoryEnd) -> ScoresOf:

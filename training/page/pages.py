@@ -21,6 +21,7 @@ from turret.data.prepared import PreparedData
 from turret.training.baselines.registry import BASELINES, chosen_baselines
 from turret.training.comparison.compare import compare, open_sides
 from turret.training.config.experiment import experiment_toml
+from turret.training.config.metric import AUC
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import (
     SLICED,
@@ -29,7 +30,6 @@ from turret.training.evaluation.evaluation import (
     relevant_items,
     user_groups,
 )
-from turret.training.evaluation.metrics import AUC
 from turret.training.evaluation.table import distinct_metrics
 from turret.training.page.figures import share_figure, training_figures
 from turret.training.page.recommended import item_namer, recommendations

@@ -17,8 +17,9 @@ from turret.training.config.experiment import (
     load_experiment,
     shipped_experiments,
 )
+from turret.training.config.metric import AUC
 from turret.training.evaluation.evaluation import TOWERS
-from turret.training.evaluation.metrics import AUC, LEAST_USERS, NEW, STRANGERS, USED
+from turret.training.evaluation.metrics import LEAST_USERS, NEW, STRANGERS, USED
 from turret.training.evaluation.seen import leaves_out_all
 from turret.training.verdict.order import ORDERED_RATIO, order_of
 

@@ -22,10 +22,9 @@ from turret.tower.format.manifest import Manifest
 from turret.tower.kinds import CountedKinds
 from turret.tower.retrieval import Retriever
 from turret.tower.times import Times
+from turret.training.config.metric import METRICS, RANKING_METRIC
 from turret.training.evaluation.metrics import (
     LEAST_USERS,
-    METRICS,
-    RANKING_METRIC,
     Values,
     difference_interval,
     metrics_at,

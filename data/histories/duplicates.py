@@ -1,35 +1,19 @@
 """Of several events of a user with an item, those that count: one rule, of preparation and of answers."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import AfterValidator
 
+from turret.data.configuration import Duplicates
 from turret.data.kinds import Kind, target_codes
+from turret.data.manifest import Manifest
+from turret.data.moments import milliseconds_of
 from turret.data.ranges import stable_order
 
-Duplicates = Literal["keep", "exact", "first", "last", "strongest"]
 Mask = NDArray[np.bool_]
-
-_MILLISECONDS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-
-
-def milliseconds_of(pause: str) -> float:
-    """Read a number with a unit: s, m, h or d. Raises ValueError for other texts."""
-    try:
-        found = float(pause[:-1]) * _MILLISECONDS[pause[-1:]]
-    except (KeyError, ValueError):
-        found = 0.0
-    if not 0 < found < math.inf:
-        raise ValueError(f"{pause!r} is no pause; give a number and a unit, such as 90s, 30m, 12h or 1d")
-    return found
-
-
-Pause = Annotated[str, AfterValidator(lambda pause: milliseconds_of(pause) and pause)]
 
 
 @dataclass(frozen=True)
@@ -52,6 +36,12 @@ class Merging:
         is_divided = policy == "strongest" and gap is not None
         targets = tuple(target_codes(kinds)) if kinds else None
         return cls(policy, milliseconds_of(gap) if gap and is_divided else None, targets)
+
+    @classmethod
+    def of_data(cls, manifest: Manifest) -> "Merging":
+        """The rule by which prepared data was made."""
+        filters = manifest.settings["filters"]
+        return cls.of(filters["duplicates"], filters["session_gap"], manifest.kinds)
 
     def kept(
         self,
