@@ -28,6 +28,11 @@ BARS: dict[str, tuple[Bar, ...]] = {
         Bar("rps_over_bare_100k", ">=", 0.3, "the same with 100,000 items, where the search takes longer"),
         Bar("rss_over_bundle", "<=", 1, "a worker maps the files of a version, and copies none"),
     ),
+    "abuse --trial": (
+        Bar("doors_opened", "<=", 0, "no request passes, ends a worker or loses data (docs/security.md)"),
+        Bar("longest_stall_ms", "<=", 150, "no request keeps other clients waiting"),
+        Bar("peak_mb_over_idle", "<=", 150, "no request takes the memory of a worker"),
+    ),
     "kernel_cost --items 10000 --items 100000 --items 1000000": (
         Bar("ratio_full_1e5", ">=", 10, "times the full softmax; 12.8 was measured (docs/estimators.md)"),
         Bar("ratio_full_1e6", ">=", 60, "times the full softmax; 82.5 was measured (docs/estimators.md)"),

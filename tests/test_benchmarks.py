@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.abuse_requests import calls
 from benchmarks.first_week import claim, summary
 from benchmarks.next_items import difference
 from benchmarks.plan_figures import TARGET, fit, plan_figures, worst_error
@@ -97,3 +98,26 @@ def test_a_quick_run_prints_its_figures(name: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
     figures = json.loads(done.stdout.splitlines()[-1])
     assert (figures["benchmark"], figures["quick"]) == (re.split("[ .]", name)[-1], True)
+
+
+def test_a_call_that_no_line_of_the_attacks_names_is_attacked_in_each_of_its_places() -> None:
+    """Path, body, absent and nested properties get the longest texts and the longest lists."""
+    text = {"type": "string", "maxLength": 20}
+    inner = {"type": "object", "properties": {"list": {"type": "array", "maxItems": 3, "items": text}}}
+    new = {"properties": {"word": text, "deep": {"$ref": "#/components/schemas/Deep"}}, "required": ["deep"]}
+    path = {
+        "parameters": [{"name": "key", "in": "path", "required": True, "schema": text}],
+        "requestBody": {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/New"}}}},
+        "security": [{"key": ["write"]}],
+    }
+    schemas = {"schemas": {"New": new, "Deep": inner}}
+    (call,) = calls({"components": schemas, "paths": {"/v9/new/{key}": {"post": path}}})
+    assert (call.name, call.scope, call.normal().body) == ("POST /v9/new/{key}", "write", b'{"deep":{}}')
+    requests = list(call.hostile())
+    places = {request.place for request in requests}
+    assert places == {"key", "", "word", "deep", "deep.list", "@place@", "deep.@place@"}
+    bodies = {request.body for request in requests}
+    assert b'{"deep": {}, "word": "' + b"," * 20 + b'"}' in bodies
+    assert b'{"deep": {}, "word": 1e400}' in bodies
+    assert b'{"deep": {"list": ["a","a","a"]}}' in bodies
+    assert f"/v9/new/{'%2F' * 20}" in {request.target for request in requests}
