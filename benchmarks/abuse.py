@@ -213,7 +213,11 @@ def try_doors(target: Target, worst: Worst) -> Iterator[dict[str, Any]]:
         if before[what] != value:
             target.open_door(f"{what} changed without a key: {value[:200]!r}")
     target.end()
-    yield {"name": "doors", "answers": dict(answers), "seconds": round(time.monotonic() - begun, 1)}
+    yield {
+        "name": "doors",
+        "answers": {str(status): count for status, count in answers.items()},
+        "seconds": round(time.monotonic() - begun, 1),
+    }
 
 
 def _state(target: Target) -> dict[str, bytes]:
