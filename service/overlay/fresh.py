@@ -313,7 +313,7 @@ def apply_changes(fresh: FreshItems, bundle: Bundle, changes: Changes) -> FreshI
         if row is not None:
             is_withdrawn[row] = change.is_withdrawn
             replaced.pop(row, None)
-            if change.fields is not None and change.time >= exported:
+            if change.fields is not None and not change.is_withdrawn and change.time >= exported:
                 replaced[row] = change.fields
         elif not change.is_withdrawn:
             arrived.append(change)

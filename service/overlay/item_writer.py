@@ -18,6 +18,7 @@ from turret.service.overlay.fresh import (
     item_bytes,
 )
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache, in_time
+from turret.service.overlay.unknown_names import field_warning
 from turret.service.stores.contract import Change, ItemStore, Late, NewChange, now_ms
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.errors import EncodingError
@@ -42,10 +43,19 @@ class ItemEdit(NamedTuple):
 
 
 class Written(NamedTuple):
-    """The refusal of each edit, None where it is in effect, and the replicas that don't have the rest yet."""
+    """The refusal of each edit, None where it is in effect, and the replicas that don't have the rest yet.
+
+    `warning` is that of `field_warning` on the edits in effect.
+    """
 
     refused: list[Refused | None]
     late: Late
+    warning: str | None
+
+    def shown(self) -> dict[str, Any]:
+        """The members of an answer that name who is late, and the warnings, if there are any."""
+        warnings = [one for one in (self.late.warning, self.warning) if one]
+        return self.late.shown() | ({"warning": ". ".join(warnings)} if warnings else {})
 
 
 class ItemWriter:
@@ -80,7 +90,12 @@ class ItemWriter:
                 await self._overlay.changed(bundle, number)
                 # Replicas that were behind before have these changes, or are behind still.
                 late = await self._announce(number, self._seconds)
-        return Written(refused, late)
+        made = [edit.fields for edit, error in zip(edits, refused, strict=True) if not error and edit.fields]
+        is_short = len(made) <= _FEW
+        warning = (
+            field_warning(bundle, made) if is_short else await asyncio.to_thread(field_warning, bundle, made)
+        )
+        return Written(refused, late, warning)
 
     async def _store_all(self, bundle: Bundle, edits: Sequence[ItemEdit]) -> tuple[int, list[Refused | None]]:
         """Store edits; return the number of the last change, 0 for none, and the refusal of each edit."""
@@ -90,7 +105,8 @@ class ItemWriter:
             asked = [edits[place] for place in waiting]
             fresh = await self._overlay.of(bundle)
             plan = _Plan(bundle, fresh, self._limit, asked)
-            items = list({edit.item for edit in asked if _asks_store(edit, fresh)})
+            # Of which the overlay may lack the last change.
+            items = list({edit.item for edit in asked if edit.method != "PUT"})
             last = await in_time(self._store.last(items), self._seconds) if items else []
             known = dict(zip(items, last, strict=True))
             is_short = len(asked) <= _FEW
@@ -103,16 +119,34 @@ class ItemWriter:
         return number, [refused.get(place) for place in range(len(edits))]
 
 
-def _asks_store(edit: ItemEdit, fresh: FreshItems) -> bool:
-    """Whether an edit depends on the last change of its item, which the overlay may lack."""
-    return edit.method == "PATCH" or (edit.method == "DELETE" and fresh.row(edit.item) is None)
-
-
 class _Content(NamedTuple):
-    """An item as a store keeps it; without features it is withdrawn."""
+    """An item's features and fields as JSON objects; those that it had, if it is withdrawn."""
 
-    features: bytes | None = None
-    fields: bytes | None = None
+    features: bytes = b"{}"
+    fields: bytes = b"{}"
+    is_withdrawn: bool = False
+
+    def stored(self) -> tuple[bytes | None, bytes]:
+        """The features and the fields of a `NewChange`."""
+        if not self.is_withdrawn:
+            return self.features, self.fields
+        return None, b'{"features":%b,"fields":%b}' % (self.features, self.fields)
+
+    @classmethod
+    def of(cls, change: Change) -> "_Content | None":
+        """Read a change of a store; None for one that this service can't have written."""
+        if not is_valid(change):
+            return None
+        if change.features is not None:
+            return cls(change.features, change.fields or b"{}")
+        kept = orjson.loads(change.fields or b"{}")
+        features, fields = kept.get("features"), kept.get("fields")
+        if not isinstance(features, dict) or not isinstance(fields, dict):
+            return None
+        return cls(_json(features), _json(fields), is_withdrawn=True)
+
+
+_GONE = _Content(is_withdrawn=True)
 
 
 class _Plan:
@@ -147,7 +181,9 @@ class _Plan:
                 contents[edit.item] = new
         now = max(now_ms(), catalog_time(self._bundle))  # even if clocks differ
         after = {item: change.number if change else 0 for item, change in last.items()}
-        return [NewChange(item, now, *content, after.get(item)) for item, content in contents.items()]
+        return [
+            NewChange(item, now, *content.stored(), after.get(item)) for item, content in contents.items()
+        ]
 
     def _edited(self, edit: ItemEdit, content: _Content | None, last: Change | None) -> _Content:
         """An item's content after an edit; `content` is that after earlier ones. Raises RequestError."""
@@ -163,14 +199,12 @@ class _Plan:
         if edit.method == "DELETE":
             if self._fresh.row(item) is None and content is None and last is None:
                 raise NotFoundError("id", item, f"{unknown}check the id")
-            return _Content()
+            return (content or self._present(item, last) or _GONE)._replace(is_withdrawn=True)
         features, fields = edit.features, edit.fields
         if edit.method == "PATCH":
             content = content or self._present(item, last)
             if content is None:
                 raise NotFoundError("id", item, f"{unknown}PUT it")
-            if content.features is None or content.fields is None:
-                raise ConflictError("id", item, "this item is withdrawn; PUT it to serve it again")
             features = _merged(orjson.loads(content.features), features)
             fields = _merged(orjson.loads(content.fields), fields or {})
         encoder = self._bundle.item_encoder
@@ -187,18 +221,17 @@ class _Plan:
         return _Content(*new)
 
     def _present(self, item: str, last: Change | None) -> _Content | None:
-        """The content that a change in part begins with; None for an unknown item.
+        """The content that a change in part begins with, also of a withdrawn item; None for an unknown one.
 
         The features of an item that was never put are those among its fields that the item tower reads, for
         versions that don't have the item.
         """
         row, encoder = self._bundle.vocabulary.row(item), self._bundle.item_encoder
         of_bundle = None if row is None else self._bundle.catalog.json_of(row)
-        if last is not None and last.is_withdrawn:
-            return _Content()
-        if last is not None and is_valid(last):
-            is_newer = of_bundle is None or last.time >= catalog_time(self._bundle)
-            return _Content(last.features, last.fields if is_newer else of_bundle)
+        if last is not None and (content := _Content.of(last)):
+            if of_bundle is None or last.time >= catalog_time(self._bundle):
+                return content
+            return content._replace(fields=of_bundle)
         if of_bundle is None:
             return None
         return _Content(_json(encoder.readable(orjson.loads(of_bundle)) if encoder else {}), of_bundle)
@@ -213,7 +246,7 @@ class _Plan:
         self._taken += more
 
     def _bytes(self, item: str, content: _Content) -> int:
-        if content.features is None or content.fields is None:
+        if content.is_withdrawn:
             return 0
         size = fields_bytes(content.fields)
         if self._bundle.vocabulary.row(item) is None:
@@ -224,7 +257,7 @@ class _Plan:
         """The content of the item in the overlay; features of items of the bundle don't count."""
         row, first = self._fresh.row(item), self._fresh.first_row
         if row is None or (fields := self._fresh.fields_of(row)) is None:
-            return _Content()
+            return _GONE
         return _Content(self._fresh.sent[row - first].features if row >= first else b"", fields)
 
     def _check_features(self, places: Sequence[int]) -> None:

@@ -115,7 +115,7 @@ def item_status(
     row = fresh.row(item)
     if row is None:
         message = f"version {model.version} has no such item, and none was added, or it was withdrawn"
-        message = f"{message}; check the id, or put the item to serve it"
+        message = f"{message}; check the id, PUT a new item, or PATCH a withdrawn one to serve it"
         raise NotFoundError("id", item, message)
     view = ItemView(model.bundle, fresh)
     is_trained = row < fresh.first_row

@@ -264,16 +264,22 @@ class ItemBody(Body):
     fields: dict[str, Any] | None = Field(default=None, max_length=100)
 
 
+_NO_PATCH = "send the `features` or `fields` to change; empty ones put a withdrawn item back as it was"
+
+
 class ItemPatchBody(Body):
-    """The features and the fields of an item to change; the others stay. A null removes one."""
+    """The features and the fields of an item to change; the others stay. A null removes one.
+
+    Empty `fields` change nothing, and put a withdrawn item back as it was.
+    """
 
     features: Features = _EMPTY
     fields: dict[str, Any] = Field(default_factory=dict, max_length=100, json_schema_extra={"default": {}})
 
     @model_validator(mode="after")
     def _changes_something(self) -> "ItemPatchBody":
-        if not self.features and not self.fields:
-            raise PydanticCustomError("patch", "send the features or fields to change")
+        if not self.model_fields_set:
+            raise PydanticCustomError("patch", _NO_PATCH)
         return self
 
 
@@ -292,8 +298,8 @@ class ItemLine(Body):
     def _fits_method(self) -> "ItemLine":
         if self.method == "PUT" and self.features is None:
             raise PydanticCustomError("features", "send `features`; PATCH changes fields alone")
-        if self.method == "PATCH" and not self.features and not self.fields:
-            raise PydanticCustomError("patch", "send the features or fields to change")
+        if self.method == "PATCH" and self.features is None and self.fields is None:
+            raise PydanticCustomError("patch", _NO_PATCH)
         if self.method == "DELETE" and (self.features is not None or self.fields is not None):
             raise PydanticCustomError("delete", "DELETE takes neither features nor fields; leave them out")
         return self

@@ -144,7 +144,8 @@ class Change:
     """The last change of an item; `item` is the id as text (7 and "7" are one item).
 
     `number` counts all changes of a store; `time` is in milliseconds since 1970. `features` and `fields` are
-    JSON objects as the client sent them, or None for a withdrawn item.
+    JSON objects as the client sent them. A withdrawn item has no features, and its `fields` are the JSON
+    object of the `features` and `fields` that it had, or None.
     """
 
     item: str
@@ -160,7 +161,7 @@ class Change:
 
 
 class NewChange(NamedTuple):
-    """A change to store: an item's features and fields as JSON objects, or neither to withdraw the item.
+    """A change to store: an item's features and fields as JSON objects, as those of a `Change`.
 
     With `after`, it is stored only if that is still the number of the item's last change (0: it has none).
     """

@@ -267,9 +267,9 @@ async def _check_items(place: _Place) -> None:
             expect("only later changes are read", await store.changes(since), (count, changes[since:]))
         expect("no more than the limit are read", await store.changes(1, 2), (3, changes[1:3]))
         expect("the last of a page may be the store's", (await store.changes(count - 2, 2))[0], count)
-        later = NewChange("a", 6, b"3", b"4"), NewChange("7", 7), NewChange("never put", 8)
+        later = NewChange("a", 6, b"3", b"4"), NewChange("7", 7), NewChange("never put", 8, None, b"5")
         expect("a later change has a later number", await store.change(later), [count + n for n in (1, 2, 3)])
-        gone = [Change("7", count + 2, 7, None, None), Change("never put", count + 3, 8, None, None)]
+        gone = [Change("7", count + 2, 7, None, None), Change("never put", count + 3, 8, None, b"5")]
         wanted = [Change("a", count + 1, 6, b"3", b"4"), *gone]
         expect("the last change counts", await store.changes(count), (count + 3, wanted))
         before = [change for change in changes if change.item not in ("a", "7")]

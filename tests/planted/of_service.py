@@ -23,6 +23,13 @@ def a_replaced_item_is_filtered_by_its_old_fields(original: Any, self: Any, filt
     return original(replace(self, replaced={}), filtering)
 
 
+@planted("service.overlay.item_writer:_Plan._present", "service/test_http_items.py")
+def a_withdrawn_item_is_put_back_with_its_fields_in_the_bundle(
+    original: Any, self: Any, item: Any, last: Any
+) -> Any:
+    return original(self, item, None if last is not None and last.is_withdrawn else last)
+
+
 @planted("service.overlay.persistent:LayeredMap.changed", "service/test_overlay.py")
 def a_change_copies_all_changes_before_it(original: Any, self: Any, *given: Any) -> Any:
     return seeing(original, _RATIO=1e9)(self, *given)

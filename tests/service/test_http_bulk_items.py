@@ -58,6 +58,8 @@ def test_each_line_is_what_the_call_of_one_item_does(shop: TestClient) -> None:
         "version": "v1",
         "changed": 4,
         "refused": 0,
+        "warning": "no item of version v1 has the field 'stock' (1 of 3 changes); filters don't read it, "
+        "check its name",
         "results": [
             {"line": 1, "id": 900, "vector": "features", "status": 200},
             {"line": 2, "id": 105, "vector": "training", "status": 200},
@@ -72,6 +74,40 @@ def test_each_line_is_what_the_call_of_one_item_does(shop: TestClient) -> None:
     assert fields[105] == {"title": "Item 105", "genres": ["drama"], "stock": 3}
     assert fields[107] == {"title": "Renamed"}
     assert ids(recommended(shop, k=9, filter={"genres": {"equals": "war"}})) == [900]
+
+
+def test_fields_that_no_item_has_and_values_of_other_types_are_kept_with_a_warning(shop: TestClient) -> None:
+    """With their counts, and the first names, cut; a refused line, a null and a feature don't count."""
+    long = "x" * 9_000
+    answer = post(
+        shop,
+        *(
+            {"id": item, "method": "PATCH", "fields": {"stok": 0, "title": "Heat"}}
+            for item in (101, 102, 103)
+        ),
+        {"id": 104, "method": "PATCH", "fields": {"title": 7, "genres": ["war", 1, None], "\n": 1, long: 1}},
+        {"id": 105, "method": "PATCH", "fields": {"title": None, "genres": {"war": 1}, "last": [[]]}},
+        {"id": 999, "method": "PATCH", "fields": {"refused": 1}},
+        {"id": 900, "features": HERE},
+    )
+    assert (answer.json()["changed"], answer.json()["refused"]) == (6, 1)
+    unknown, odd = answer.json()["warning"].split(". ")
+    assert unknown.startswith("no item of version v1 has the field 'stok' (3 of 5 changes), '\\n' (1 of 5 ch")
+    assert ", and 1 more; filters don't read it" in unknown
+    assert odd == (
+        "no item of version v1 has a number as 'title' (text) (1 of 5 changes), a number as 'genres' (texts) "
+        "(1 of 5 changes), an object or a list as 'genres' (texts) (1 of 5 changes); filters compare values "
+        "of one type, send that"
+    )
+    assert len(answer.json()["warning"]) < 600
+    assert shop.get("/v1/items/101").json()["fields"]["stok"] == 0
+    for call, body in (
+        (shop.patch, {"fields": {"stok": 0}}),
+        (shop.put, {"features": {}, "fields": {"stok": 0}}),
+    ):
+        warning = call("/v1/items/101", json=body).json()["warning"]
+        assert warning.startswith("no item of version v1 has the field 'stok'; filters")
+    assert "warning" not in shop.patch("/v1/items/101", json={"fields": {"title": "A"}}).json()
 
 
 def test_a_line_that_is_refused_says_why_and_the_others_are_kept(shop: TestClient) -> None:
@@ -112,9 +148,9 @@ def test_several_lines_of_one_item_are_applied_in_their_order(shop: TestClient) 
         {"id": 105, "method": "PATCH", "fields": {"stock": None, "price": 1}},
     )
     statuses = [status for _, status in results(answer)]
-    assert statuses == [200] * 5 + [409] + [200] * 2
+    assert statuses == [200] * 8
     assert shop.get("/v1/items/900").json()["fields"] == {"stock": 2, "price": 4}
-    assert shop.get("/v1/items/901").status_code == 404
+    assert shop.get("/v1/items/901").json()["fields"] == HERE | {"stock": 2}
     fields = shop.get("/v1/items/105").json()["fields"]
     assert fields == {"title": "Item 105", "genres": ["drama"], "price": 1}
 
@@ -216,7 +252,7 @@ def workers_of(
 async def put_all(workers: list[ItemWriter], bundle: Bundle, items: list[str]) -> Counter[str]:
     counts: Counter[str] = Counter()
     for place, item in enumerate(items):
-        (refused,), _ = await workers[place % 3].write(bundle, [edit(item)])
+        (refused,) = (await workers[place % 3].write(bundle, [edit(item)])).refused
         counts["refused" if isinstance(refused, ConflictError) else "put"] += 1
     return counts
 
@@ -264,7 +300,7 @@ async def test_items_that_are_put_and_withdrawn_leave_nothing_behind(bundle: Bun
             assert (await writer.write(bundle, [one])).refused == [None]
     fresh = await overlay.of(bundle)
     assert (len(fresh), fresh.size) == (0, empty)
-    (refused,), _ = await writer.write(bundle, [ItemEdit("31", "DELETE")])
+    (refused,) = (await writer.write(bundle, [ItemEdit("31", "DELETE")])).refused
     assert isinstance(refused, NotFoundError)
 
 

@@ -41,6 +41,17 @@ def test_an_answer_counts_the_times_that_were_moved_and_the_events_that_are_too_
         assert post_events(client, *sent) == {"stored": 2, "duplicates": 0, "clamped": 2, "expired": 2}
 
 
+def test_events_of_unknown_items_are_stored_with_a_warning(fresh_client: TestClient) -> None:
+    """With their number, and the first items; ids of a history are of any text."""
+    items = ["i1", "i1", 101, "x" * 200, 5, "\n", "102"]
+    answer = post_events(fresh_client, *(event(n, item_id=item) for n, item in enumerate(items)))
+    assert (answer["stored"], answer["duplicates"]) == (7, 0)
+    start, end = answer["warning"].split("xxx", 1)
+    assert start == "5 of 7 events are of items that version v1 lacks: 'i1', '"
+    assert end.endswith(", '5', and 1 more; check the ids, or put these items")
+    assert len(end) < 130
+
+
 def test_of_many_events_the_newest_thousand_are_shown(fresh_client: TestClient) -> None:
     for numbers in (range(1000), range(1000, 1005)):
         post_events(fresh_client, *(event(n, item_id=n, time=n) for n in numbers))

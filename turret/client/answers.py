@@ -109,7 +109,7 @@ class EventsAnswer(Answer):
     many are older than the retention period, and were not stored. `moved`: how many stored events of a
     session became those of its user; `moved_duplicates`: how many did not, as the user has other events with
     their ids. `warning`: events have a kind that the data of the live version leaves
-    out, or none.
+    out, or none, or are of items that it lacks.
     """
 
     stored: int
@@ -201,8 +201,9 @@ class ItemAnswer(Answer):
 class ItemPutAnswer(Answer):
     """The stored item: its vector is computed from the features, or comes from training.
 
-    `replicas_behind` names the other replicas of the service whose answers may lack the change for a moment;
-    `warning`: they could not be asked.
+    `replicas_behind` names the other replicas of the service whose answers may lack the change for a moment.
+    `warning`: no item of the version has one of the fields, or only with values of another type; or the
+    replicas could not be asked.
     """
 
     version: str
@@ -246,7 +247,7 @@ class ItemsChangedAnswer(Answer):
 
 
 class ItemWithdrawnAnswer(Answer):
-    """The item is in no answer of any version from now on, until it is put again; see ItemPutAnswer."""
+    """The item is in no answer of any version from now on, until it is put or patched; see ItemPutAnswer."""
 
     version: str
     id: Id

@@ -279,7 +279,10 @@ def put_item(
 def patch_item(
     item_id: Id, *, features: Mapping[str, Any] | None = None, fields: Mapping[str, Any] | None = None
 ) -> Call[answers.ItemPutAnswer]:
-    """Change features or fields of an item in part: the others stay, and None removes one."""
+    """Change features or fields of an item in part: the others stay, and None removes one.
+
+    A withdrawn item is served again, with all that it had; without changes, as it was.
+    """
     body = {"features": features or {}, "fields": fields or {}}
     return _call("PATCH", _item(item_id), answers.ItemPutAnswer, body)
 
@@ -291,7 +294,7 @@ def change_items(changes: Iterable[ItemChange]) -> Call[answers.ItemsChangedAnsw
 
 
 def withdraw_item(item_id: Id) -> Call[answers.ItemWithdrawnAnswer]:
-    """Withdraw an item: no answer of any version has it until it is put again."""
+    """Withdraw an item: no answer of any version has it until it is put or patched again."""
     return _call("DELETE", _item(item_id), answers.ItemWithdrawnAnswer)
 
 

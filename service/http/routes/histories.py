@@ -7,6 +7,7 @@ from fastapi import APIRouter, Depends, Response
 
 from turret.service.errors import NotFoundError
 from turret.service.http.routes.dependencies import CHECKED, Parts, Reads, UserId, json_response
+from turret.service.overlay.unknown_names import item_warning
 from turret.service.ranking.query import unknown_kind
 from turret.service.schemas.fields import HISTORY_LIMIT, show_time
 from turret.service.schemas.requests import EventBody, EventsRequest
@@ -33,13 +34,13 @@ async def store_events(
     `clamped` counts events whose time was out of the window and was changed, `expired` those older than the
     retention period, `moved` the stored events of sessions that became those of a user, and
     `moved_duplicates` those that did not, as their user has other events with their ids; they are omitted if
-    zero. `warning` counts events that training will leave out by their kind.
+    zero. `warning` counts events that training will leave out by their kind, and those of unknown items.
     """
-    live = parts.model_holder.live.bundle.manifest if parts.model_holder.version else None
+    bundle = parts.model_holder.live.bundle if parts.model_holder.version else None
     now = now_ms()
     sent = [_event(event, now) for event in body.events]
-    if live and live.kinds:
-        _check_kinds(sent, live)
+    if bundle and bundle.manifest.kinds:
+        _check_kinds(sent, bundle.manifest)
     placed = clamp_times(sent, now)
     events = drop_expired(placed, oldest_kept(parts.settings.keep_days, now))
     stored = await parts.histories.append(events)
@@ -50,8 +51,11 @@ async def store_events(
     counts = {"clamped": clamped, "expired": len(placed) - len(events)}
     counts |= {"moved": moved.new, "moved_duplicates": moved.known}
     answer |= {name: count for name, count in counts.items() if count}
-    if live and (warning := _kind_warning(events, live)):
-        answer["warning"] = warning
+    if bundle:
+        fresh, _ = await parts.overlay.for_answer(bundle)
+        unknown = item_warning(fresh, bundle.manifest.version, [event.item for event in events])
+        if warnings := [one for one in (_kind_warning(events, bundle.manifest), unknown) if one]:
+            answer["warning"] = ". ".join(warnings)
     return json_response(answer)
 
 

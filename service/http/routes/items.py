@@ -158,13 +158,19 @@ async def put_item(
 async def patch_item(
     item_id: ItemId, body: Annotated[ItemPatchBody, Depends(Reads(ItemPatchBody))], parts: Parts
 ) -> Response:
-    """Change features or fields of an item in part: the others stay, and a null removes one."""
+    """Change features or fields of an item in part: the others stay, and a null removes one.
+
+    A withdrawn item is served again, with all that it had.
+    """
     return await _written(parts, ItemEdit(item_id, "PATCH", body.features, body.fields))
 
 
 @router.delete("/items/{item_id}")
 async def withdraw_item(item_id: ItemId, parts: Parts) -> Response:
-    """Withdraw an item: no answer of any version has it until it is put again."""
+    """Withdraw an item: no answer of any version has it until it is put or patched again.
+
+    A PATCH of `{"fields": {}}` puts it back as it was.
+    """
     return await _written(parts, ItemEdit(item_id, "DELETE"))
 
 
@@ -175,7 +181,8 @@ async def change_items(
 ) -> Response:
     """Put, patch and withdraw up to 10,000 items, one in a line; each has its own result, in their order.
 
-    The changes that are not refused are in the answers that begin after the response.
+    The changes that are not refused are in the answers that begin after the response. `warning` counts
+    those with fields that no item of the version has, or only with values of other types.
     """
     bundle = parts.model_holder.answering.bundle
     edits = [
@@ -183,8 +190,8 @@ async def change_items(
         for _, line in lines
         if isinstance(line, ItemLine)
     ]
-    refused, late = await parts.item_writer.write(bundle, edits)
-    outcomes = iter(zip(edits, refused, strict=True))
+    written = await parts.item_writer.write(bundle, edits)
+    outcomes = iter(zip(edits, written.refused, strict=True))
     results: list[dict[str, Any]] = []
     for number, line in lines:
         if isinstance(line, RequestError):
@@ -195,16 +202,17 @@ async def change_items(
         results.append({"line": number, **known, **({"status": 200} if error is None else result_of(error))})
     count = sum(result["status"] == 200 for result in results)
     answer = {"version": bundle.manifest.version, "changed": count, "refused": len(results) - count}
-    return json_response({**answer, "results": results, **late.shown()})
+    return json_response({**answer, "results": results, **written.shown()})
 
 
 async def _written(parts: Components, edit: ItemEdit) -> Response:
     """Make one change, and answer with its outcome."""
     bundle = parts.model_holder.answering.bundle
-    (error,), late = await parts.item_writer.write(bundle, [edit])
+    written = await parts.item_writer.write(bundle, [edit])
+    (error,) = written.refused
     if error is not None:
         raise error
-    return json_response({"version": bundle.manifest.version, **_named(bundle, edit), **late.shown()})
+    return json_response({"version": bundle.manifest.version, **_named(bundle, edit), **written.shown()})
 
 
 def _named(bundle: Bundle, edit: ItemEdit) -> dict[str, Any]:

@@ -198,8 +198,8 @@ class RedisItems:
 
 def _written(change: NewChange) -> tuple[str, bytes, int | str]:
     value = b"%d" % change.time
-    if change.features is not None and change.fields is not None:
-        value = b"%d\n%s\n%s" % (change.time, change.features, change.fields)
+    if change.fields is not None:
+        value = b"%d\n%s\n%s" % (change.time, change.features or b"", change.fields)
     return change.item, value, "" if change.after is None else change.after
 
 
@@ -208,6 +208,6 @@ def _read(item: bytes, number: int, value: bytes) -> Change:
     try:
         time, *parts = value.split(b"\n")
         features, fields = parts or (None, None)
-        return Change(item.decode(), number, int(time), features, fields)
+        return Change(item.decode(), number, int(time), features or None, fields)
     except ValueError:
         return Change(item.decode("utf-8", "backslashreplace"), number, 0, value or b"?", b"")

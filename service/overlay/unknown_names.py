@@ -1,0 +1,79 @@
+"""Warnings of fields, values and items that the live version has nowhere; most of them are misspelt.
+
+They are not refused: a field may be new, and an item be one of another version.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from reprlib import Repr
+from types import NoneType
+from typing import Any
+
+from turret.data.vocabulary import Id
+from turret.service.overlay.fresh import FreshItems
+from turret.tower.bundle.bundle import Bundle
+
+_MOST = 3  # of the names in a warning
+_REPR = Repr()
+_REPR.maxstring = 60
+_KINDS: dict[type, str] = {NoneType: "none", bool: "boolean", str: "text", int: "number", float: "number"}
+_VALUES = {"boolean": "true or false", "text": "a text", "number": "a number", "mixed": "an object or a list"}
+
+
+def field_warning(bundle: Bundle, changes: Sequence[Mapping[str, Any]]) -> str | None:
+    """Sentences on fields that no item of the catalog has, or only with values of other types.
+
+    `changes` has the fields of each change. The catalog alone decides, so that a call that is repeated has
+    the same warning again.
+    """
+    kinds, version = bundle.catalog.kinds, bundle.manifest.version
+    unknown, odd = Counter[str](), Counter[tuple[str, str]]()
+    for fields in changes:
+        unknown.update(name for name in fields if name not in kinds)
+        known = ((name, value) for name, value in fields.items() if name in kinds)
+        odd.update((name, kind) for name, value in known for kind in _other_kinds(value, kinds[name]))
+    sentences = []
+    if unknown:
+        named = _counted({_REPR.repr(name): count for name, count in unknown.items()}, len(changes))
+        sentences.append(
+            f"no item of version {version} has the field {named}; filters don't read it, check its name"
+        )
+    if odd:
+        values = {
+            f"{_VALUES[kind]} as {_REPR.repr(name)} ({kinds[name]})": n for (name, kind), n in odd.items()
+        }
+        named = _counted(values, len(changes))
+        sentences.append(
+            f"no item of version {version} has {named}; filters compare values of one type, send that"
+        )
+    return ". ".join(sentences) or None
+
+
+def _other_kinds(value: Any, kind: str) -> set[str]:
+    """The kinds of a value, or of those of a list, that no value of a field of the catalog has."""
+    if kind in ("mixed", "none"):
+        return set()
+    # A set of types, as a list may have very many values.
+    types = {*map(type, value)} if isinstance(value, list) else {type(value)}
+    return {_KINDS.get(one, "mixed") for one in types} - {"none", kind.removesuffix("s")}
+
+
+def _counted(counts: Mapping[str, int], total: int) -> str:
+    """The first names, each with the number of its changes if there are several."""
+    named = [f"{name} ({n} of {total} changes)" if total > 1 else name for name, n in counts.items()]
+    return _first(named)
+
+
+def _first(names: Sequence[str]) -> str:
+    more = len(names) - _MOST
+    return ", ".join(names[:_MOST]) + (f", and {more} more" if more > 0 else "")
+
+
+def item_warning(fresh: FreshItems, version: str, items: Sequence[Id]) -> str | None:
+    """A sentence on events of items that neither the version nor its overlay has."""
+    _, unknown = fresh.known_rows(items)
+    if not unknown:
+        return None
+    named = _first([_REPR.repr(item) for item in dict.fromkeys(map(str, unknown))])
+    count = f"{len(unknown)} of {len(items)} events"
+    return f"{count} are of items that version {version} lacks: {named}; check the ids, or put these items"
