@@ -2,7 +2,8 @@
 
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -68,22 +69,35 @@ class AppendReport:
         )
 
 
-def append(source: Place, target: Path, options: Mapping[str, object] | None = None) -> AppendReport:
+class _DeclinedError(Exception):
+    """The data with the new events is not wanted."""
+
+
+Accept = Callable[[PreparedData], bool]
+
+
+def append(
+    source: Place, target: Path, options: Mapping[str, object] | None = None, accept: Accept | None = None
+) -> AppendReport:
     """Add the events of `source` to the prepared data in `target`, which is replaced when all is written.
 
     The result is that of preparing both logs in one, with the settings of the first preparation; `options`
     are settings by their dotted names that differ for `source`, such as the names of columns. Events that the
-    data has already (with equal user, item, kind and time) are left out.
+    data has already (with equal user, item, kind and time) are left out. `accept` sees the data with the new
+    events; where it returns false, `target` stays as it is.
 
     Another command that writes `target` is waited for. Raises DataError for data whose filters or split
     depend on rows that it doesn't hold, for labels and negatives, and as `prepare` does.
     """
     with one_writer(target):
-        return _append(PreparedData.open(target), source, target, options or {})
+        return _append(PreparedData.open(target), source, target, options or {}, accept)
 
 
-def _append(old: PreparedData, source: Place, target: Path, options: Mapping[str, object]) -> AppendReport:
+def _append(
+    old: PreparedData, source: Place, target: Path, options: Mapping[str, object], accept: Accept | None
+) -> AppendReport:
     with (
+        suppress(_DeclinedError),
         local_copies(target) as copies,
         new_prepared_folder(target, overwrite=True) as folder,
         progress("Appending", 3) as advance,
@@ -102,6 +116,8 @@ def _append(old: PreparedData, source: Place, target: Path, options: Mapping[str
         manifest = _manifest(old.manifest, report.manifest)
         manifest.save(folder)
         advance(1)
+        if accept is not None and not accept(PreparedData.open(folder)):
+            raise _DeclinedError
     new = _size(manifest) - _size(old.manifest)
     lost = sum(bad.count for bad in ingested.bad_events) + sum(one.events for one in ingested.removed)
     bad_rows, removed = ingested.bad_rows, ingested.removed

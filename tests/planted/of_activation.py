@@ -174,3 +174,8 @@ def the_successor_of_a_version_on_an_engine_is_searched_exactly(
 @planted("service.versions.folder:keep", "service/test_version_record.py")
 def a_folder_follows_a_record_without_the_activations_between(original: Any, root: Any, record: Any) -> Any:
     return seeing(original, takewhile=lambda *given: [record.live])(root, record)
+
+
+@planted("retraining.retrain:append", "turret/test_retraining.py")
+def the_data_changes_without_a_training(original: Any, source: Any, target: Any, *given: Any) -> Any:
+    return original(source, target, given[0])

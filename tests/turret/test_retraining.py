@@ -181,11 +181,26 @@ def test_a_shop_without_a_live_version_trains_anew_and_goes_live(shop: RetrainSe
 
 
 def test_few_events_wait_for_more(shop: RetrainSettings) -> None:
+    """And the data waits with them, as it belongs to the runs that were trained on it."""
+    before = PreparedData.open(shop.data).fingerprint
     waiting = retrain(replace(shop, at_least=100_000))
     assert waiting.decision == "nothing_new"
+    assert PreparedData.open(shop.data).fingerprint == before
+    assert (waiting.before, waiting.new_events) == (waiting.after, 3 * USERS)
     assert waiting.message.endswith("--at-least 100,000 are needed: nothing is trained.")
     trained = retrain(shop)
     assert (trained.decision, trained.new_events) == ("activated", waiting.new_events)
+
+
+def test_events_that_no_warm_start_can_learn_from_leave_the_data_as_it_is(
+    shop: RetrainSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = events_of(shop)
+    with monkeypatch.context() as context:
+        context.setattr(retrain_module, "count_predictable", lambda *_: 0)
+        quiet = retrain(shop)
+    assert (quiet.decision, quiet.new_events, events_of(shop)) == ("nothing_new", 3 * USERS, before)
+    assert retrain(shop).new_events == events_of(shop) - before == 3 * USERS
 
 
 def test_a_night_whose_events_are_all_lost_is_no_quiet_one(

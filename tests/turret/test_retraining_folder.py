@@ -74,7 +74,9 @@ def test_a_wrong_future_time_does_not_hide_events(settings: RetrainSettings, tmp
     store(settings, LATER)
     dumped = record("r0", started=show_time((START + 5 * DAY) * 1000), after=size(11), new_events=1)
     failed = record("r1", started=BEGUN.started, after=size(11), decision="failed")
-    add_stored(settings, BEGUN, [dumped, failed])
+    # The events of a run that trained nothing were not added.
+    waiting = record("r2", started=BEGUN.started, after=size(11), decision="nothing_new", new_events=2)
+    add_stored(settings, BEGUN, [dumped, failed, waiting])
     assert len(open_data(settings).event_items) == len(LOG) + 1 + len(LATER)
 
 

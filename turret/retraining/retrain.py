@@ -13,10 +13,10 @@ from turret.data.configuration import parse_overrides
 from turret.data.errors import ConfigurationError, TurretError
 from turret.data.moments import milliseconds
 from turret.data.prepared import PreparedData
-from turret.data.preparing.append import append
+from turret.data.preparing.append import Accept, append
 from turret.data.progress import counted
 from turret.history.dumping import EmptyRangeError, TimeRange, dump_histories
-from turret.retraining.deployment import compare, deploy, end_canary, retire
+from turret.retraining.deployment import compare, deploy, end_canary, retire, waiting_canary
 from turret.retraining.settings import RetrainSettings
 from turret.retraining.state import (
     DataSize,
@@ -197,33 +197,63 @@ def is_changed(data: PreparedData, records: Sequence[Retraining], live: Manifest
 
 
 def gather(settings: RetrainSettings, state: Retraining) -> None:
-    """Add the stored events to the data, and count those that no training has used."""
-    assert state.before is not None, "the first step sets it"
+    """Count the stored events that no training has used, and add them to the data if they are trained on.
+
+    Without a training the data stays as it is, so that a run that was trained on it can still be evaluated.
+    A canary that waits is judged on the new events, before it is known whether they are trained on.
+    """
     records = read_records(settings.work)
-    lost = add_stored(settings, state, records)
+
+    def accept(data: PreparedData) -> bool:
+        _judge_events(settings, state, data, records)
+        if state.decision is None and waiting_canary(records) is None:
+            _choose(settings, state, data)
+        return state.decision is None
+
+    lost = add_stored(settings, state, records, accept)
     data = open_data(settings)
+    if state.new_events is None:  # nothing was stored
+        accept(data)
+    state.after = size_of(data)
+    if state.decision is not None:
+        state.decide(state.decision, f"{state.message} {lost}".strip(), status=int(bool(lost)))
+
+
+def _judge_events(
+    settings: RetrainSettings, state: Retraining, data: PreparedData, records: Sequence[Retraining]
+) -> None:
+    """Count the events of `data` that no training has used; the decision is set if they are too few."""
+    assert state.before is not None, "the first step sets it"
     new = max(0, count_new(data, state.before, records, live_manifest(settings, state.live)))
     state.after, state.new_events = size_of(data), new
     if state.live is not None and not state.data_changed and new < settings.at_least:
         needed = f"; --at-least {settings.at_least:,} are needed" if new else ""
         found = counted(new, "new event") if new else "No new events"
-        message = f"{found} since the last training{needed}: nothing is trained."
-        state.decide("nothing_new", f"{message} {lost}".strip(), status=int(bool(lost)))
+        state.decide("nothing_new", f"{found} since the last training{needed}: nothing is trained.")
 
 
-def add_stored(settings: RetrainSettings, state: Retraining, records: Sequence[Retraining]) -> str:
-    """Dump the events that the data may lack, and append them; again changes nothing.
+def add_stored(
+    settings: RetrainSettings,
+    state: Retraining,
+    records: Sequence[Retraining],
+    accept: Accept | None = None,
+) -> str:
+    """Dump the events that the data may lack, and append them if `accept` takes the data with them.
 
-    Returns a sentence about the events that the data can't take, empty for none.
+    Again changes nothing. Returns a sentence about the events that the data can't take, empty for none.
 
-    The range begins some days before the newest event that the data and the last dump both reach, as events
-    arrive late, too. Rows that the catalog doesn't know are dropped and counted. Raises DataError,
-    ServiceError, OSError.
+    The range begins some days before the newest event that the data and the last dump for a training both
+    reach, as events arrive late, too. Rows that the catalog doesn't know are dropped and counted. Raises
+    DataError, ServiceError, OSError.
     """
     data = open_data(settings)
     until = milliseconds(state.started)
-    dumped = [record.started for record in records if record.new_events is not None]
-    known = min(float(data.manifest.time.last), milliseconds(dumped[-1]) if dumped else until)
+    dumped = [one.started for one in records if one.new_events is not None and one.decision != "nothing_new"]
+    known = min(
+        float(data.manifest.time.last),
+        *(milliseconds(start) for start in dumped[-1:] or [one.started for one in records[:1]]),
+        until,
+    )
     times = TimeRange(int(known - settings.late * _DAY), until)
     target = state.dump(settings.work)
     try:
@@ -233,9 +263,10 @@ def add_stored(settings: RetrainSettings, state: Retraining, records: Sequence[R
         return ""
     report(dumped_events.sentence(target).partition("; the next dump")[0])
     options = {"on_bad": "drop=any", "items": settings.items, "users": settings.users}
-    appended = append(target, settings.data, options)
-    for line in (*appended.prepared.warnings, appended.sentence()):
-        report(line)
+    appended = append(target, settings.data, options, accept)
+    if open_data(settings).fingerprint == appended.prepared.manifest.fingerprint:
+        for line in (*appended.prepared.warnings, appended.sentence()):
+            report(line)
     target.unlink()  # events are personal data
     if not appended.lost:
         return ""
@@ -262,7 +293,13 @@ def count_new(
 
 
 def choose(settings: RetrainSettings, state: Retraining) -> None:
-    """Choose between a warm start and a training anew."""
+    """Choose between a warm start and a training anew, unless the events were added for a chosen one."""
+    if state.mode is None:
+        _choose(settings, state, open_data(settings))
+
+
+def _choose(settings: RetrainSettings, state: Retraining, data: PreparedData) -> None:
+    """Set the mode of a training on `data`; the decision is set if a warm start can't learn from it."""
     assert state.before is not None, "the first step sets it"
     assert state.after is not None, "the second step sets it"
     warm_starts, full = lineage(read_records(settings.work), state.live)
@@ -274,7 +311,7 @@ def choose(settings: RetrainSettings, state: Retraining) -> None:
     if mode == "warm":
         live = live_manifest(settings, state.live)
         until = live.data_until if live else None
-        if until is not None and not count_predictable(PreparedData.open(settings.data), until):
+        if until is not None and not count_predictable(data, until):
             message = (
                 f"{counted(state.new_events or 0, 'new event')}, but none has an earlier one of its user in "
                 "the training part of the data: nothing is trained."
