@@ -37,6 +37,9 @@ BETWEEN = " > "
 MOST_LEVELS = 10
 """The levels of a path that are read; further ones are left out."""
 
+SIGNS = r"[\s\u00a0\u202f'\u2019%]|[$€£¥₹]|\b(?:EUR|USD|GBP|CHF|SEK|NOK|DKK|PLN|JPY|CNY|INR|kr|zł|Fr\.)"
+"""A pattern of signs in texts of numbers that are left out, for `re` and for Polars."""
+_SIGN = re.compile(SIGNS)
 _WORD = re.compile(r"\w+")
 _SEPARATOR = re.compile(f"[{SEPARATORS}]")
 
@@ -50,6 +53,42 @@ def levels(path: str) -> list[str]:
     # An expression of the blanks around a separator would try those of a long run again from each of them.
     parts = [part for one in _SEPARATOR.split(path) if (part := one.strip())][:MOST_LEVELS]
     return [BETWEEN.join(parts[:count]) for count in range(1, len(parts) + 1)]
+
+
+def number_form(decimal: str) -> str:
+    """The pattern of a number without signs; the mark that is not `decimal`, "." or ",", is of thousands."""
+    thousands = "." if decimal == "," else ","
+    grouped = rf"[0-9]{{1,3}}(?:[{thousands}][0-9]{{3}})+(?:[{decimal}][0-9]*)?"
+    simple = rf"(?:[0-9]+(?:[{decimal}][0-9]*)?|[{decimal}][0-9]+)(?:[eE][+-]?[0-9]+)?"
+    return rf"[+-]?(?:{grouped}|{simple})"
+
+
+_FORMS = {decimal: re.compile(number_form(decimal)) for decimal in ".,"}
+
+
+def number_of(text: str) -> float | None:
+    """Read a text with one number, as a column of them is read; None if the decimal mark can't be told.
+
+    >>> number_of("€ 1,299.00"), number_of("12,5 %"), number_of("1.299")
+    (1299.0, 12.5, None)
+    """
+    bare, found = _SIGN.sub("", text), set()
+    for decimal, thousands in (".,", ",."):
+        if _FORMS[decimal].fullmatch(bare):
+            found.add(float(bare.replace(thousands, "").replace(decimal, ".")))
+    value = found.pop() if len(found) == 1 else math.inf
+    return value if math.isfinite(value) else None
+
+
+def date_features(name: str, days: float) -> dict[str, object]:
+    """The features of a date, in days since 1970: the age of an item, up to a constant, and its season."""
+    month = np.datetime64(int(days), "D").astype("datetime64[M]").astype(int) % 12 + 1
+    return dict(zip(date_names(name), (days, str(month)), strict=True))
+
+
+def date_names(name: str) -> tuple[str, str]:
+    """The names of the two features of a date."""
+    return f"{name}_days", f"{name}_month"
 
 
 class Feature(BaseModel, frozen=True, extra="forbid"):

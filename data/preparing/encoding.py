@@ -12,7 +12,17 @@ import polars as pl
 
 from turret.data.configuration import FeatureKind
 from turret.data.errors import ColumnError
-from turret.data.features import Bag, Column, Feature, Features, VectorRows, levels, trigrams
+from turret.data.features import (
+    SIGNS,
+    Bag,
+    Column,
+    Feature,
+    Features,
+    VectorRows,
+    levels,
+    number_form,
+    trigrams,
+)
 from turret.data.preparing.vectors import vector_feature
 from turret.data.reading.columns import Role
 from turret.data.reading.schema import ColumnSettings
@@ -20,7 +30,6 @@ from turret.data.reading.times import choose_reader
 
 # The sample by which a column's kind is told.
 _SAMPLE = 100_000
-_SIGNS = r"[\s\u00a0\u202f'\u2019%]|[$€£¥₹]|\b(?:EUR|USD|GBP|CHF|SEK|NOK|DKK|PLN|JPY|CNY|INR|kr|zł|Fr\.)"
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?")
 
 
@@ -52,12 +61,10 @@ def numbers(texts: pl.Series, decimal: str = ".") -> pl.Series:
     if decimal == "." and plain.null_count() == texts.null_count():
         return plain
     thousands = "." if decimal == "," else ","
-    bare = texts.str.replace_all(_SIGNS, "")
-    grouped = rf"\d{{1,3}}(?:[{thousands}]\d{{3}})+(?:[{decimal}]\d*)?"
-    simple = rf"(?:\d+(?:[{decimal}]\d*)?|[{decimal}]\d+)(?:[eE][+-]?\d+)?"
+    bare = texts.str.replace_all(SIGNS, "")
     text = bare.str.replace_all(thousands, "", literal=True).str.replace(decimal, ".", literal=True)
     value = text.cast(pl.Float64, strict=False)
-    is_number = bare.str.contains(rf"^[+-]?(?:{grouped}|{simple})$") & value.is_finite()
+    is_number = bare.str.contains(rf"^{number_form(decimal)}$") & value.is_finite()
     return evaluated(pl.when(is_number).then(value), texts.name)
 
 

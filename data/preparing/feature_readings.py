@@ -9,6 +9,7 @@ import polars as pl
 
 from turret.data.configuration import FeatureKind
 from turret.data.errors import ColumnError
+from turret.data.features import date_names
 from turret.data.preparing.encoding import (
     are_lists,
     are_paths,
@@ -234,6 +235,7 @@ def _varies(kind: FeatureKind, column: pl.Series) -> bool:
 
 
 def _date_features(dates: pl.Series) -> Guess:
-    """The age of an item, up to a constant, and its season."""
+    """Dates as the two features of `date_features`."""
+    age, season = date_names(dates.name)
     month = dates.cast(pl.Int32).cast(pl.Date).dt.month().cast(pl.String)
-    return [("number", dates.alias(f"{dates.name}_days")), ("category", month.alias(f"{dates.name}_month"))]
+    return [("number", dates.alias(age)), ("category", month.alias(season))]

@@ -200,20 +200,20 @@ class _Plan:
             if self._fresh.row(item) is None and content is None and last is None:
                 raise NotFoundError("id", item, f"{unknown}check the id")
             return (content or self._present(item, last) or _GONE)._replace(is_withdrawn=True)
-        features, fields = edit.features, edit.fields
+        encoder = self._bundle.item_encoder
+        features, fields = encoder.from_columns(edit.features) if encoder else edit.features, edit.fields
         if edit.method == "PATCH":
             content = content or self._present(item, last)
             if content is None:
                 raise NotFoundError("id", item, f"{unknown}PUT it")
             features = _merged(orjson.loads(content.features), features)
             fields = _merged(orjson.loads(content.fields), fields or {})
-        encoder = self._bundle.item_encoder
         if encoder is None and self._bundle.vocabulary.row(item) is None:
             message = f"version {version} reads no features of items, so it serves only those of its training"
             raise ConflictError("id", item, f"{message}; train with tower.item.features and export again")
         if fields is None:  # vectors are left out: neither people nor filters look at them
             hidden = {one.name for one in encoder.features if one.kind == "vector"} if encoder else set()
-            fields = {name: value for name, value in features.items() if name not in hidden}
+            fields = {name: value for name, value in edit.features.items() if name not in hidden}
         new = _json(features), _json(fields)
         if sum(map(len, new)) > ITEM_BYTES:
             message = f"features and fields together exceed {ITEM_BYTES} bytes; leave some fields out"

@@ -229,6 +229,21 @@ def test_a_fresh_item_is_changed_in_part(shop: TestClient, put: Put) -> None:
     assert similar(shop, 100, k=1) == [900]
 
 
+def test_an_item_is_put_by_the_texts_of_the_columns_of_the_catalog(shop: TestClient, put: Put) -> None:
+    """Numbers as shops write them, in the features; the fields are as they were sent."""
+    written = {name: f"€ {value:.9f}" for name, value in placed(HERE).items()}
+    assert put(features=written).status_code == 200
+    assert state(shop, 900)["fields"] == written
+    assert state(shop, 900)["features"] == pytest.approx(placed(HERE), abs=1e-8)
+    assert similar(shop, 100, k=1) == [900]
+    shop.patch("/v1/items/900", json={"features": {name: value[2:] for name, value in written.items()}})
+    assert state(shop, 900)["features"] == pytest.approx(placed(HERE), abs=1e-8)
+    for wrong in ("1.299", "twelve", "1e999"):
+        refused = put(features={"n0": wrong}).json()["error"]
+        assert (refused["field"], refused["value"]) == ("features.n0", wrong)
+        assert "or a text with one, such as" in refused["message"]
+
+
 @pytest.mark.parametrize("item", [900, 107], ids=["fresh", "of the version"])
 def test_a_withdrawn_item_is_in_no_answer_until_it_is_put_again(
     shop: TestClient, put: Put, item: int

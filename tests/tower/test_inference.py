@@ -1,16 +1,20 @@
 """Encoders: histories, features and times of requests become vectors, whatever comes with them."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+import polars as pl
 import pytest
 from numpy.typing import NDArray
 
 from tests.conftest import USER_FEATURES, contents, user_tower
 from tests.support.item_towers import item_features, item_tower, placed
-from turret.data.features import Feature
+from turret.data.features import Feature, number_of
 from turret.data.kinds import Kind
+from turret.data.preparing.feature_readings import read_features
+from turret.data.reading.schema import FeatureColumns, FormatSettings
 from turret.tower.bundle.publish import BundleContents
 from turret.tower.errors import BundleError, EncodingError
 from turret.tower.inference.encoder import Encoder, ItemEncoder
@@ -227,3 +231,32 @@ def test_an_item_tower_that_is_not_of_its_bundle_is_refused() -> None:
             ItemEncoder(model, 3, features)
     with pytest.raises(BundleError, match="shape"):
         ItemEncoder(item_tower(3), 4, item_features(3)).encode([{}])
+
+
+def test_columns_of_a_catalog_are_read_as_the_features_that_are_prepared_of_them() -> None:
+    """But for a number that another decimal mark makes another one; and as far as there are such features."""
+    columns = {
+        "listed": ["2024-02-29", "1969-12-31", "2031-07-01T18:00:00"],
+        "price": ["€ 1,299.00", "15.9 CHF", "12 %"],
+        "listed_by": ["a b", "a b", "c"],
+    }
+    readings = read_features(pl.DataFrame(columns), FeatureColumns(), Path("items"), "item", FormatSettings())
+    inputs = FeatureInputs(
+        [Feature(name=name, kind=kind) for kind, name in readings.chosen.by_kind()], "item"
+    )
+    names = ["listed_by", "listed_days", "listed_month", "price"]
+    assert sorted(readings.values) == names
+    for row in range(3):
+        found = inputs.from_columns({name: texts[row] for name, texts in columns.items()})
+        assert found == {name: values[row] for name, values in readings.values.items()}
+        assert inputs.from_columns(found) == found
+    gone = dict.fromkeys(["listed_days", "listed_month"])
+    assert inputs.from_columns({"listed": None}) == gone
+    assert [number_of(text) for text in ("1.299", "1,299", "12,5", "x", "", "9" * 400)] == [
+        *(None, None, 12.5, None, None, None)
+    ]
+    for wrong in ("soon", 5, ["2024-02-29"], "0" * 9_000):
+        with pytest.raises(EncodingError, match="this is a date; write it like 2024-05-01"):
+            inputs.encode(0, {"listed": wrong})
+    days_alone = FeatureInputs([Feature(name="listed_days", kind="number")], "item")
+    assert days_alone.from_columns({"listed": "1970-01-03"}) == {"listed_days": 2.0}

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from turret.data.errors import DataError
-from turret.data.features import Feature
+from turret.data.features import Feature, date_features, date_names, number_of
+from turret.data.moments import parse_moment
 from turret.tower.errors import EncodingError
 from turret.tower.format.safe_open import read_regular
 
@@ -17,7 +18,7 @@ Code = int | list[int] | float | NDArray[np.float32]
 Inputs = dict[str, NDArray[Any]]
 
 _FITS = {
-    "number": "a finite number in a usual range",
+    "number": 'a finite number in a usual range, or a text with one, such as "€ 12.50"',
     "category": "one value (text or a number)",
     "multi": "a list of values",
     "path": "a text of levels, such as Women > Shoes",
@@ -49,7 +50,31 @@ class FeatureInputs:
         self.features = tuple(features)
         self.input_names = {f"feature_{feature.name}" for feature in features}
         self._names = {feature.name for feature in features}
+        self._numbers = {feature.name for feature in features if feature.kind == "number"}
         self._of = of
+
+    def from_columns(self, given: Mapping[str, object]) -> dict[str, object]:
+        """Return values of the columns of a catalog as those of the features that `prepare` reads there.
+
+        A date is its two features, and a text with a number is the number; all others are unchanged.
+        """
+        read: dict[str, object] = {}
+        for name, raw in given.items():
+            parts = self._parts_of_date(name)
+            if parts and raw is None:
+                read |= dict.fromkeys(parts)
+            elif parts and isinstance(raw, str) and (moment := parse_moment(raw)) is not None:
+                dated = date_features(name, moment / 86_400_000)
+                read |= {part: dated[part] for part in parts}
+            elif name in self._numbers and isinstance(raw, str) and (number := number_of(raw)) is not None:
+                read[name] = number
+            else:
+                read[name] = raw
+        return read
+
+    def _parts_of_date(self, name: str) -> list[str]:
+        """The features of the dates of a column; none where the column is a feature itself."""
+        return [] if name in self._names else [part for part in date_names(name) if part in self._names]
 
     def encode(self, position: int, given: Mapping[str, object]) -> list[Code]:
         """Return one code, list of codes or number a feature; one that is not given counts as unknown.
@@ -57,12 +82,15 @@ class FeatureInputs:
         Raises EncodingError, with `position`, for a feature that the tower doesn't have or a value that
         doesn't fit it.
         """
+        given = self.from_columns(given)
         for name in given:
             if name not in self._names:
                 message = f"the model that is live reads no {self._of} features; leave this out"
                 if self._names:
                     known = ", ".join(sorted(self._names))
                     message = f"the model that is live doesn't read this; it reads {known}"
+                if self._parts_of_date(name):
+                    message = "this is a date; write it like 2024-05-01, or null where it is unknown"
                 raise EncodingError(position, f"features.{name}", given[name], message)
         codes = []
         for feature in self.features:
@@ -110,6 +138,7 @@ class FeatureInputs:
 
     def readable(self, given: Mapping[str, object]) -> dict[str, object]:
         """Return the features that the tower has, with valid values."""
+        given = self.from_columns(given)
         return {
             feature.name: given[feature.name]
             for feature in self.features
