@@ -4,15 +4,17 @@ They are not refused: a field may be new, and an item be one of another version.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import islice
 from reprlib import Repr
 from types import NoneType
-from typing import Any
+from typing import Any, TypeVar
 
 from turret.data.vocabulary import Id
 from turret.service.overlay.fresh import FreshItems
 from turret.tower.bundle.bundle import Bundle
 
+Name = TypeVar("Name")
 _MOST = 3  # of the names in a warning
 _REPR = Repr()
 _REPR.maxstring = 60
@@ -32,17 +34,20 @@ def field_warning(bundle: Bundle, changes: Sequence[Mapping[str, Any]]) -> str |
         unknown.update(name for name in fields if name not in kinds)
         known = ((name, value) for name, value in fields.items() if name in kinds)
         odd.update((name, kind) for name, value in known for kind in _other_kinds(value, kinds[name]))
+
+    def share(count: int) -> str:
+        return f" ({count} of {len(changes)} changes)" if len(changes) > 1 else ""
+
     sentences = []
     if unknown:
-        named = _counted({_REPR.repr(name): count for name, count in unknown.items()}, len(changes))
+        named = _first(unknown, lambda name: _REPR.repr(name) + share(unknown[name]))
         sentences.append(
             f"no item of version {version} has the field {named}; filters don't read it, check its name"
         )
     if odd:
-        values = {
-            f"{_VALUES[kind]} as {_REPR.repr(name)} ({kinds[name]})": n for (name, kind), n in odd.items()
-        }
-        named = _counted(values, len(changes))
+        named = _first(
+            odd, lambda one: f"{_VALUES[one[1]]} as {_REPR.repr(one[0])} ({kinds[one[0]]}){share(odd[one])}"
+        )
         sentences.append(
             f"no item of version {version} has {named}; filters compare values of one type, send that"
         )
@@ -58,15 +63,9 @@ def _other_kinds(value: Any, kind: str) -> set[str]:
     return {_KINDS.get(one, "mixed") for one in types} - {"none", kind.removesuffix("s")}
 
 
-def _counted(counts: Mapping[str, int], total: int) -> str:
-    """The first names, each with the number of its changes if there are several."""
-    named = [f"{name} ({n} of {total} changes)" if total > 1 else name for name, n in counts.items()]
-    return _first(named)
-
-
-def _first(names: Sequence[str]) -> str:
+def _first(names: Collection[Name], shown: Callable[[Name], str]) -> str:
     more = len(names) - _MOST
-    return ", ".join(names[:_MOST]) + (f", and {more} more" if more > 0 else "")
+    return ", ".join(map(shown, islice(names, _MOST))) + (f", and {more} more" if more > 0 else "")
 
 
 def item_warning(fresh: FreshItems, version: str, items: Sequence[Id]) -> str | None:
@@ -74,6 +73,6 @@ def item_warning(fresh: FreshItems, version: str, items: Sequence[Id]) -> str | 
     _, unknown = fresh.known_rows(items)
     if not unknown:
         return None
-    named = _first([_REPR.repr(item) for item in dict.fromkeys(map(str, unknown))])
+    named = _first(dict.fromkeys(map(str, unknown)), _REPR.repr)
     count = f"{len(unknown)} of {len(items)} events"
     return f"{count} are of items that version {version} lacks: {named}; check the ids, or put these items"
