@@ -155,7 +155,9 @@ class Model:
         unknown = {*kinds, *(seen if isinstance(seen, tuple) else ())} - {None, *manifest.kinds}
         if manifest.kinds and unknown:
             known = ", ".join(manifest.kinds)
-            raise ValueError(f"version {self.version} has no kind {min(unknown)!r}; give one of {known}")
+            raise ValueError(
+                f"version {self.version} has no kind {min(map(str, unknown))!r}; give one of {known}"
+            )
         counted, items = CountedKinds(manifest, seen), [one["item"] for one in events]
         times = _times([one.get("time") for one in events], at)
         return read_history(self.bundle.vocabulary, counted, items, kinds, times)

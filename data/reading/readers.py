@@ -166,10 +166,10 @@ def _scan_content(content: Path, name: str, path: Path, settings: FileFormat, wo
     try:
         return scan_text(text, path, settings, work)
     except TextEncodingError:
-        if (found := without_broken_lines(text, work)) is None:
+        if (repaired := without_broken_lines(text, work)) is None:
             raise
-        table = scan_text(found[0], path, settings, work)
-        return replace(table, malformed=table.malformed.and_others(found[1]))
+        table = scan_text(repaired[0], path, settings, work)
+        return replace(table, malformed=table.malformed.and_others(repaired[1]))
 
 
 def _scan_parquet(files: Sequence[Path], path: Path) -> Table:
@@ -203,9 +203,9 @@ def _joined(folder: Path, schemas: Mapping[Path, Mapping[str, pl.DataType]]) -> 
     expected, frames, rows = dict(schemas[first]), list[pl.LazyFrame](), 0
     for file, schema in schemas.items():
         name_of = {name.lower(): name for name in schema} | {name: name for name in schema}
-        found = {name: name_of.get(name, name_of.get(name.lower())) for name in expected}
+        found = {name: name_of.get(name) or name_of.get(name.lower(), "") for name in expected}
         place = file.relative_to(folder)
-        if missing := [name for name, own in found.items() if own is None]:
+        if missing := [name for name, own in found.items() if not own]:
             raise SourceError(
                 f"{folder}: {place} has no column {', '.join(missing)}, as {first.name} has; parts of one "
                 "table all have its columns"

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.data.conftest import Prepare, prepare_as
+from turret.data.configuration import Duplicates
 from turret.data.errors import EmptyDataError
 from turret.data.histories.partition import time_cuts
 from turret.data.prepared import PARTS, PreparedData
@@ -82,7 +83,7 @@ def test_prepared_histories_are_those_of_a_naive_reading(
     rows=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 12), st.sampled_from(KINDS)), max_size=20)
 )
 def test_answers_merge_a_history_as_preparation_does(
-    prepared: Prepare, rows: list[tuple[str, int, str]], policy: str, gap: str | None
+    prepared: Prepare, rows: list[tuple[str, int, str]], policy: Duplicates, gap: str | None
 ) -> None:
     """In the order of the log, where times are equal, and with the weights of the kinds."""
     start, table = 1_700_000_000, ["view=signal", "cart=signal:2", "buy", "give=target:.5"]
@@ -95,11 +96,11 @@ def test_answers_merge_a_history_as_preparation_does(
         scoring=ScoringConfig(),
         history_length=5,
         kinds=opened.manifest.kinds,
-        duplicates=policy,  # type: ignore[arg-type]
+        duplicates=policy,
         session_gap=gap,
     )
-    items, times, kinds = ([row[column] for row in rows] for column in range(3))
-    milliseconds = [1_000 * (start + int(time)) for time in times]
+    items, kinds = [row[0] for row in rows], [row[2] for row in rows]
+    milliseconds = [1_000 * (start + time) for _, time, _ in rows]
     counted = CountedKinds(card).count(items, kinds, milliseconds, milliseconds[-1])
     found = [(items[place], milliseconds[place]) for place in np.flatnonzero(counted.are_read)]
     assert found == list(zip(opened.item_ids.ids(opened.event_items), opened.times.tolist(), strict=True))

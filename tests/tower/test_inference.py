@@ -180,7 +180,7 @@ def test_raw_features_become_vectors(item_encoder: ItemEncoder) -> None:
     expected = np.array([[0.6, 0, 0.8], [-0.6, 0, -0.8], [1, 0, 0]])
     np.testing.assert_allclose(item_encoder.encode(given), expected, atol=1e-6)
     angles = np.linspace(0, 3, 2500)
-    tags = [], ["old", "new"], ["new"]
+    tags: list[list[str]] = [[], ["old", "new"], ["new"]]
     given = [
         {"n0": float(np.cos(a)), "n1": float(np.sin(a)), "tags": tags[i % 3]} for i, a in enumerate(angles)
     ]
