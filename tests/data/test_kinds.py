@@ -82,6 +82,20 @@ def test_each_role_has_its_place_in_the_folder(prepared: Prepare) -> None:
         assert line in said
 
 
+def test_the_weight_of_an_event_is_that_of_its_kind_times_that_of_its_row(prepared: Prepare) -> None:
+    rows = [("view", 4), ("cart", 7), ("back", 5), ("buy", 3), ("view", 1)]
+    text = "user,item,time,event,stars\n" + "".join(
+        f"u,i{place},{START + place},{kind},{stars}\n" for place, (kind, stars) in enumerate(rows)
+    )
+    kinds = ["view=signal:0.5", "cart=signal", "buy=target:2", "back=negative:3"]
+    data = prepared(text, {**SHOP, "kinds": kinds, "columns.weight": "stars"})
+    assert data.weights is not None
+    assert data.negatives is not None
+    assert data.negatives.weights is not None
+    assert data.weights.tolist() == [0.5 * 4, 7, 2 * 3, 0.5]
+    assert data.negatives.weights.tolist() == [3 * 5]
+
+
 def test_the_strongest_event_is_a_target_then_that_of_the_largest_weight(prepared: Prepare) -> None:
     rows = [("a", "x", 1, "buy"), ("a", "x", 2, "view"), ("a", "y", 3, "cart"), ("a", "y", 4, "view")]
     rows.append(("b", "x", 9, "buy"))

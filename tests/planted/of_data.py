@@ -95,6 +95,15 @@ def the_last_events_are_held_out_though_they_are_no_targets(
     return original(offsets)
 
 
+@planted("data.events.events:_values", "data/test_kinds.py")
+def the_weight_of_a_kind_replaces_that_of_the_row(
+    original: Any, schema: Any, columns: Any, *others: Any
+) -> Any:
+    values = original(schema, columns, *others)
+    by_kind = original(schema, columns.model_copy(update={"weight": None}), *others)
+    return values | {name: by_kind.get(name, values[name]) for name in values}
+
+
 @planted("data.events.events:with_strangers", "data/test_sessions.py")
 def a_login_reaches_across_the_pause_that_ends_a_session(original: Any, *others: Any) -> Any:
     return original(*others[:-1], None)

@@ -168,6 +168,13 @@ def the_features_of_renewed_items_stay(original: Any, self: Any, rows: Any) -> A
         original(self, rows)
 
 
+@planted(
+    "training.samplers.adaptive.ngram:AdaptiveNgramSampler._learn_shares", "training/test_samplers_counts.py"
+)
+def nothing_lasts_of_the_first_shares(original: Any, *given: Any) -> Any:
+    return seeing(original, LASTING=0.0)(*given)
+
+
 @planted("training.samplers.adaptive.ngram:AdaptiveNgramSampler.observe", "training/test_samplers_counts.py")
 def n_grams_learn_from_uncorrected_scores(
     original: Any, self: Any, draw: Any, positive: Any, drawn: Any

@@ -126,6 +126,17 @@ def an_item_that_was_consumed_for_some_days_never_comes_back(
     return original(self, items, kinds, None if times is None else [asked] * len(times), asked)
 
 
+@planted("tower.kinds:CountedKinds.count", "tower/test_inference.py")
+def an_event_without_a_kind_has_the_first_one(original: Any, *given: Any) -> Any:
+    counted = original(*given)
+    return counted._replace(codes=np.maximum(counted.codes, 0))
+
+
+@planted("tower.towers.model:KindLayer.forward", "tower/test_user_towers.py")
+def an_unknown_kind_is_weighed_as_the_first(original: Any, self: Any, vectors: Any, kinds: Any) -> Any:
+    return original(self, vectors, kinds.clamp(min=0))
+
+
 @planted("tower.kinds:CountedKinds._kept", "data/test_histories.py")
 def the_service_reads_the_steps_of_a_visit_as_several_events(
     original: Any, self: Any, items: Any, codes: Any, times: Any, are_read: Any

@@ -101,11 +101,9 @@ def gradients_are_clipped_one_parameter_after_the_other(original: Any, self: Any
                 original(self, max_norm)
 
 
-@planted("training.warm_start:restandardise", "end_to_end/test_ready_vectors.py")
-def a_new_deviation_scales_all_vectors(
-    original: Any, reader: Any, first: Any, layers: Any, before: Any
-) -> Any:
-    pass
+@planted("training.warm_start:restandardise", "training/test_warm_start.py")
+def a_new_deviation_scales_all_vectors(original: Any, *given: Any) -> Any:
+    seeing(original, VectorLayer=int)(*given)
 
 
 @planted("training.evaluation.evaluation:measure", "training/test_evaluation.py")
@@ -123,6 +121,20 @@ def average_precision_is_not_normalised(original: Any, hits: Any, relevant: Any,
         if name.startswith("map"):
             found[name] = found[name] * np.minimum(relevant, int(name.partition("@")[2]))
     return found
+
+
+@planted("training.evaluation.ranking:_labelled_pairs", "training/test_evaluation.py")
+def labelled_items_of_one_user_are_candidates_of_all(original: Any, data: Any, users: Any, part: Any) -> Any:
+    rows = np.unique(original(data, users, part)[1])
+    return np.repeat(np.arange(len(users)), len(rows)), np.tile(rows, len(users))
+
+
+@planted("training.evaluation.evaluation:_description", "training/test_evaluation.py")
+def targets_that_their_user_has_used_are_cold(
+    original: Any, data: Any, part: Any, relevant: Any, config: Any
+) -> Any:
+    cold = int((data.item_counts("train")[relevant.rows] == 0).sum())
+    return {**original(data, part, relevant, config), "relevant_cold": cold}
 
 
 @planted("training.evaluation.seen:left_out_pairs", "training/test_evaluation.py")
@@ -210,6 +222,17 @@ def trials_of_all_candidates_have_as_many_epochs(original: Any, *given: Any) -> 
 @planted("data.prepared:PreparedData.only_targets", "training/test_kinds.py")
 def signals_are_next_items(original: Any, self: Any, positions: Any) -> Any:
     return positions
+
+
+@planted("data.prepared:PreparedData.history_ends", "training/test_kinds.py")
+def signals_before_the_first_target_of_a_part_are_not_read(original: Any, self: Any, until: Any) -> Any:
+    return original(replace(self, kinds=None), until)
+
+
+@planted("training.batches.spans:Spans.of_targets", "training/test_kinds.py")
+def one_signal_is_read_before_the_first_target(original: Any, *given: Any) -> Any:
+    spans = original(*given)
+    return replace(spans, contexts=np.maximum(spans.contexts, spans.firsts - 1))
 
 
 @planted("training.batches.batches:packed_kinds", "training/test_kinds.py")

@@ -19,6 +19,7 @@ from turret.tower.bundle.publish import BundleContents
 from turret.tower.errors import BundleError, EncodingError
 from turret.tower.inference.encoder import Encoder, ItemEncoder
 from turret.tower.inference.feature_inputs import FeatureInputs
+from turret.tower.kinds import CountedKinds
 from turret.tower.times import Times
 
 KINDS = {"view": Kind(role="signal"), "purchase": Kind()}
@@ -115,6 +116,17 @@ def test_a_tower_that_reads_times_gets_gaps_and_clocks_of_what_it_reads() -> Non
     unknown = encoder_of(made).encode(histories, [{}] * 3)
     without = encoder_of(contents()).encode(histories, [{}] * 3, times)
     assert without == pytest.approx(unknown, abs=1e-6), "a tower that reads no times leaves them alone"
+
+
+def test_an_event_without_a_kind_has_no_code_and_one_of_an_unknown_kind_is_not_read() -> None:
+    """The default kind of a bundle is that of events without one."""
+    for default, code in ((None, -1), ("purchase", 1)):
+        card = contents(kinds=KINDS, default_kind=default).card
+        counted = CountedKinds(card).count(
+            ["a", "b", "c", "d"], [None, "gone", "view", "purchase"], None, 0.0
+        )
+        assert counted.are_read.tolist() == [True, False, True, True]
+        assert counted.codes[counted.are_read].tolist() == [code, 0, 1]
 
 
 def test_a_tower_that_reads_kinds_gets_those_of_what_it_reads() -> None:

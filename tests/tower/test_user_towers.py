@@ -14,6 +14,7 @@ from tests.support.plugin import install, run_with
 from tests.tower.small_towers import USERS, config, from_the_start, no_features, packed, vectors
 from turret.tower.layers.packed import PackedHistories
 from turret.tower.towers.config import USER_TOWERS
+from turret.tower.towers.model import KindLayer
 from turret.tower.towers.transformer import TimeLayer
 
 PACKAGE = """
@@ -159,6 +160,18 @@ def test_training_hides_the_times_of_some_whole_histories() -> None:
     assert 140 < int(hidden.all(dim=1).sum()) < 260  # four deviations to either side of 200
     made.eval()
     assert not torch.isclose(made(histories, given), unknown).all(dim=1).any()
+
+
+def test_the_item_vector_of_an_unknown_kind_is_unchanged() -> None:
+    layer = KindLayer(2, 3)
+    torch.nn.init.normal_(layer.factor, generator=torch.manual_seed(1))
+    torch.nn.init.normal_(layer.added, generator=torch.manual_seed(2))
+    given = torch.randn(3, 3, generator=torch.manual_seed(3))
+    with torch.no_grad():
+        changed = layer(given, torch.tensor([-1, 0, 1]))
+        expected = given[1:] * (1.0 + layer.factor) + layer.added
+    assert torch.equal(changed[0], given[0])
+    torch.testing.assert_close(changed[1:], expected)
 
 
 def time_layer() -> TimeLayer:

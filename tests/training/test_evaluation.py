@@ -239,6 +239,23 @@ def test_the_auc_is_reported_and_selects_the_epoch(offered: PreparedData, tmp_pa
     assert findings["too_small"]["figures"] == {"metric": "auc", "users": 2}
 
 
+def test_labelled_candidates_are_the_events_of_a_user_and_their_own_negatives(offered: PreparedData) -> None:
+    """A user whose events have no negative has these alone to rank; a tie goes to the lower row."""
+    ranked = rank(lambda users: SCORES[users], offered, np.arange(3), "test", 4, False, labelled=True)
+    (of_users,) = [[offered.item_ids.ids(row[row >= 0]) for row in block] for block in ranked]
+    assert of_users == [["p", "s", "r", "q"], ["p"], ["r", "s"]]
+
+
+def test_a_cold_target_has_no_event_in_training_and_none_of_its_user(tmp_path: Path) -> None:
+    """Baselines find an item that its user has used since, so it is cold for its slice alone."""
+    histories = {"a": "pqrtt", "b": "pqrqs", "c": "pqrts", "d": "qrpqp"}
+    rows = [{"user": user, "item": item} for user, own in histories.items() for item in own]
+    data = prepared(tmp_path, rows, columns__in_file_order=True)
+    report = evaluate(build_model(ExperimentConfig(), data), data, "test", CONFIG)
+    assert (report["relevant_items"], report["relevant_used_before"], report["relevant_cold"]) == (4, 2, 2)
+    assert report["slices"]["target cold"]["users"] == 3
+
+
 def test_data_without_negatives_has_no_auc(handmade: PreparedData) -> None:
     assert len(users_with_negatives(handmade, "test")) == 0
     with pytest.raises(TrainingError, match=r"no validation event of .* has one; set training.metric ="):

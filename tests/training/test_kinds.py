@@ -13,7 +13,7 @@ from tests.oracles import ranking as oracle
 from tests.training.conftest import prepared, trained
 from turret.activation.comparison import held_out, metric_of_users
 from turret.data.kinds import Seen, read_kinds
-from turret.data.prepared import PreparedData
+from turret.data.prepared import HistoryEnd, PreparedData
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.golden import load_golden
 from turret.training.auto.candidates import candidates, facts_of
@@ -23,7 +23,7 @@ from turret.training.batches.batches import TrainingBatches, target_counts
 from turret.training.config.experiment import EvaluationConfig, ExperimentConfig, load_experiment
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import evaluate, relevant_items
-from turret.training.evaluation.ranking import tower_scores
+from turret.training.evaluation.ranking import histories_of, tower_scores
 from turret.training.evaluation.table import metrics_table
 from turret.training.export.export import export
 from turret.training.randomness import stream
@@ -124,6 +124,27 @@ def test_targets_are_events_of_target_kinds_and_histories_hold_all(
     assert batches.example_count == len(expected) > 100
     counts = np.bincount([item for _, item in expected], minlength=len(funnel.item_ids))
     assert target_counts(funnel, context, since).tolist() == counts.tolist()
+
+
+@pytest.mark.parametrize("context", ["causal_window", "causal_segment"])
+def test_signals_before_the_first_target_are_its_history(tmp_path: Path, context: Any) -> None:
+    """Those that a user begins with in training, and those in front of the first target of a later part."""
+    steps = zip("xyzpqrst", ["view", "view", "buy", "view", "view", "buy", "view", "buy"], strict=True)
+    rows = [
+        {"user": "a", "item": item, "time": 1_700_000_000 + DAY * day, "kind": kind}
+        for day, (item, kind) in enumerate(steps)
+    ]
+    ends = {"validation_from": 1_700_000_000 + 3 * DAY, "test_from": 1_700_000_000 + 6 * DAY}
+    kinds = {"columns__kind": "kind", "kinds": ["view=signal", "buy=target"]}
+    data = prepared(tmp_path, rows, split={"kind": "time", **ends}, **kinds)
+    (batch,) = TrainingBatches(data, 8, 12, 3, context).epoch(stream(0, "order", 0))
+    assert data.item_ids.ids(batch.targets.tolist()) == ["z"]
+    first, last = batch.histories.starts[0], batch.histories.ends[0]
+    assert data.item_ids.ids(batch.histories.rows[first:last].tolist()) == ["x", "y"]
+    later: dict[HistoryEnd, str] = {"validation": "xyzpq", "test": "xyzpqrs"}
+    for part, read in later.items():
+        histories = histories_of(data, np.array([0]), part, 50)
+        assert data.item_ids.ids(histories.rows.tolist()) == [*read]
 
 
 def _owned(data: PreparedData) -> tuple[list[int], list[int]]:

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from tests.support.bundle_damage import rewrite
-from tests.training.conftest import Grown, check_resumed, train_and_keep, trained
+from tests.training.conftest import Grown, check_resumed, prepared, train_and_keep, trained
 from turret.data.prepared import PreparedData
 from turret.tower.errors import BundleError
 from turret.tower.format.manifest import EXPERIMENT, ITEM_FEATURES
@@ -118,6 +119,34 @@ def test_a_new_item_begins_from_its_features(grown: Grown, exported: Export) -> 
         expected = raw / raw.norm(dim=1, keepdim=True)
     torch.testing.assert_close(vectors(model, new), expected)
     assert len(np.unique(vectors(model, new).numpy().round(4), axis=0)) == len(new)
+
+
+def looks(folder: Path, items: int, scale: float) -> PreparedData:
+    """A log of items with ready vectors, of which the newest are `scale` times as long."""
+    folder.mkdir()
+    random = np.random.default_rng(4).normal(size=(items, 3))
+    vectors = (random * np.where(np.arange(items) < 6, 1.0, scale)[:, None]).tolist()
+    catalog = {"item": [f"i{item}" for item in range(items)], "look": vectors}
+    pl.DataFrame(catalog).write_parquet(folder / "items.parquet")
+    log = [
+        {"user": user, "item": f"i{(user + place) % items}", "time": place}
+        for user in range(12)
+        for place in range(5)
+    ]
+    return prepared(folder, log, items=folder / "items.parquet")
+
+
+def test_known_items_keep_their_vectors_though_ready_ones_vary_more_by_now(tmp_path: Path) -> None:
+    """Ready vectors are read over their deviation in the whole catalog, which new items change."""
+    tower = {"item": {"features": "all", "feature_width": 4, "id_dropout": 0.0}}
+    before, after = looks(tmp_path / "before", 6, 1.0), looks(tmp_path / "after", 9, 30.0)
+    old, new = (data.item_features.features[0].deviation for data in (before, after))
+    assert new > 5 * old
+    bundle = published(before, tower, tmp_path)
+    model = build_model(experiment(tower), after)
+    warm_start_weights(model, after, ParentBundle.open(bundle))
+    served = np.load(bundle / "item_vectors.npy")
+    np.testing.assert_allclose(vectors(model.eval(), [*range(6)]).numpy(), served, rtol=0, atol=1e-5)
 
 
 USERS = [
