@@ -34,12 +34,16 @@ _AT_ONCE = 1_000
 
 
 class ItemEdit(NamedTuple):
-    """One change of a call: that of the call `method` of one item, with a body of `features` and `fields`."""
+    """One change of a call: that of the call `method` of one item, with a body of `features` and `fields`.
+
+    A PATCH that `restores` may be of a withdrawn item.
+    """
 
     item: str
     method: Literal["PUT", "PATCH", "DELETE"] = "PUT"
     features: dict[str, Any] = {}  # noqa: RUF012 - never written
     fields: dict[str, Any] | None = None
+    restores: bool = False
 
 
 class Written(NamedTuple):
@@ -206,6 +210,9 @@ class _Plan:
             content = content or self._present(item, last)
             if content is None:
                 raise NotFoundError("id", item, f"{unknown}PUT it")
+            if content.is_withdrawn and not edit.restores:
+                message = 'this item is withdrawn; "withdrawn": false in a PATCH serves it again, as it was'
+                raise ConflictError("id", item, message)
             features = _merged(orjson.loads(content.features), features)
             fields = _merged(orjson.loads(content.fields), fields or {})
         if encoder is None and self._bundle.vocabulary.row(item) is None:

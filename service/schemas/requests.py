@@ -264,17 +264,20 @@ class ItemBody(Body):
     fields: dict[str, Any] | None = Field(default=None, max_length=100)
 
 
-_NO_PATCH = "send the `features` or `fields` to change; empty ones put a withdrawn item back as it was"
+_NO_PATCH = (
+    'send the `features` or `fields` to change, or "withdrawn": false to put a withdrawn item back as it was'
+)
 
 
 class ItemPatchBody(Body):
     """The features and the fields of an item to change; the others stay. A null removes one.
 
-    Empty `fields` change nothing, and put a withdrawn item back as it was.
+    With `withdrawn` false, a withdrawn item is served again; else such an item is refused.
     """
 
     features: Features = _EMPTY
     fields: dict[str, Any] = Field(default_factory=dict, max_length=100, json_schema_extra={"default": {}})
+    withdrawn: Literal[False] | None = None
 
     @model_validator(mode="after")
     def _changes_something(self) -> "ItemPatchBody":
@@ -286,20 +289,23 @@ class ItemPatchBody(Body):
 class ItemLine(Body):
     """One line of `POST /v1/items`: an item and what `method` does to it by itself.
 
-    PUT needs `features`, PATCH `features` or `fields`, and DELETE takes neither.
+    PUT needs `features`, PATCH `features`, `fields` or `withdrawn` (false), and DELETE takes none of them.
     """
 
     id: Id
     method: Literal["PUT", "PATCH", "DELETE"] = "PUT"
     features: Features | None = None
     fields: dict[str, Any] | None = Field(default=None, max_length=100)
+    withdrawn: Literal[False] | None = None
 
     @model_validator(mode="after")
     def _fits_method(self) -> "ItemLine":
         if self.method == "PUT" and self.features is None:
             raise PydanticCustomError("features", "send `features`; PATCH changes fields alone")
-        if self.method == "PATCH" and self.features is None and self.fields is None:
+        if self.method == "PATCH" and self.features is self.fields is self.withdrawn is None:
             raise PydanticCustomError("patch", _NO_PATCH)
+        if self.method != "PATCH" and self.withdrawn is not None:
+            raise PydanticCustomError("withdrawn", "PATCH alone takes `withdrawn`; leave it out")
         if self.method == "DELETE" and (self.features is not None or self.fields is not None):
             raise PydanticCustomError("delete", "DELETE takes neither features nor fields; leave them out")
         return self

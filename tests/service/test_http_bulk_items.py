@@ -144,11 +144,12 @@ def test_several_lines_of_one_item_are_applied_in_their_order(shop: TestClient) 
         {"id": 901, "features": HERE},
         {"id": 901, "method": "DELETE"},
         {"id": 901, "method": "PATCH", "fields": {"stock": 2}},
+        {"id": 901, "method": "PATCH", "fields": {"stock": 2}, "withdrawn": False},
         {"id": 105, "method": "PATCH", "fields": {"stock": 2}},
         {"id": 105, "method": "PATCH", "fields": {"stock": None, "price": 1}},
     )
     statuses = [status for _, status in results(answer)]
-    assert statuses == [200] * 8
+    assert statuses == [200] * 5 + [409] + [200] * 3
     assert shop.get("/v1/items/900").json()["fields"] == {"stock": 2, "price": 4}
     assert shop.get("/v1/items/901").json()["fields"] == HERE | {"stock": 2}
     fields = shop.get("/v1/items/105").json()["fields"]

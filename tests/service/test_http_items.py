@@ -272,19 +272,23 @@ def test_a_withdrawn_item_is_put_back_by_a_patch_with_all_that_it_had(
     for _ in range(2):
         shop.delete(f"/v1/items/{item}")
     assert item not in asked(shop, 101, k=61)
-    assert shop.patch(f"/v1/items/{item}", json={"fields": {}}).status_code == 200
+    feed = shop.patch(f"/v1/items/{item}", json={"fields": {"stock": 3}})
+    assert feed.status_code == 409
+    assert '"withdrawn": false in a PATCH serves it again' in feed.json()["error"]["message"]
+    assert shop.patch(f"/v1/items/{item}", json={"withdrawn": False}).status_code == 200
     assert state(shop, item) == {**before, "fields_replaced": item < 900}
     assert asked(shop, 101, k=61) == answered
     lines = [
         {"id": item, "method": "DELETE"},
-        {"id": item, "method": "PATCH", "fields": {"genres": ["noir"]}},
+        {"id": item, "method": "PATCH", "fields": {"genres": ["noir"]}, "withdrawn": False},
     ]
     for line in lines:
         assert shop.post("/v1/items", content=json.dumps(line), headers=LINES).json()["changed"] == 1
     assert state(shop, item)["fields"] == before["fields"] | {"genres": ["noir"]}
     refused = shop.patch(f"/v1/items/{item}", json={})
     assert refused.status_code == 422
-    assert "empty ones put a withdrawn item back" in refused.json()["error"]["message"]
+    assert "to put a withdrawn item back" in refused.json()["error"]["message"]
+    assert shop.patch(f"/v1/items/{item}", json={"withdrawn": True}).status_code == 422
 
 
 def test_a_withdrawn_item_of_the_version_is_shown_and_another_is_not_found(

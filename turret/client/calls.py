@@ -87,6 +87,7 @@ class ItemChange(TypedDict):
     method: NotRequired[Literal["PUT", "PATCH", "DELETE"]]
     features: NotRequired[Mapping[str, Any]]
     fields: NotRequired[Mapping[str, Any] | None]
+    withdrawn: NotRequired[Literal[False]]
 
 
 class Route(TypedDict):
@@ -277,13 +278,17 @@ def put_item(
 
 
 def patch_item(
-    item_id: Id, *, features: Mapping[str, Any] | None = None, fields: Mapping[str, Any] | None = None
+    item_id: Id,
+    *,
+    features: Mapping[str, Any] | None = None,
+    fields: Mapping[str, Any] | None = None,
+    restore: bool = False,
 ) -> Call[answers.ItemPutAnswer]:
     """Change features or fields of an item in part: the others stay, and None removes one.
 
-    A withdrawn item is served again, with all that it had; without changes, as it was.
+    With `restore`, a withdrawn item is served again, with all that it had.
     """
-    body = {"features": features or {}, "fields": fields or {}}
+    body = {"features": features or {}, "fields": fields or {}, **({"withdrawn": False} if restore else {})}
     return _call("PATCH", _item(item_id), answers.ItemPutAnswer, body)
 
 
@@ -294,7 +299,7 @@ def change_items(changes: Iterable[ItemChange]) -> Call[answers.ItemsChangedAnsw
 
 
 def withdraw_item(item_id: Id) -> Call[answers.ItemWithdrawnAnswer]:
-    """Withdraw an item: no answer of any version has it until it is put or patched again."""
+    """Withdraw an item: no answer of any version has it until it is put back."""
     return _call("DELETE", _item(item_id), answers.ItemWithdrawnAnswer)
 
 

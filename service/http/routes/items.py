@@ -160,16 +160,17 @@ async def patch_item(
 ) -> Response:
     """Change features or fields of an item in part: the others stay, and a null removes one.
 
-    A withdrawn item is served again, with all that it had.
+    With `withdrawn` false, a withdrawn item is served again, with all that it had.
     """
-    return await _written(parts, ItemEdit(item_id, "PATCH", body.features, body.fields))
+    restores = body.withdrawn is False
+    return await _written(parts, ItemEdit(item_id, "PATCH", body.features, body.fields, restores))
 
 
 @router.delete("/items/{item_id}")
 async def withdraw_item(item_id: ItemId, parts: Parts) -> Response:
-    """Withdraw an item: no answer of any version has it until it is put or patched again.
+    """Withdraw an item: no answer of any version has it until it is put back.
 
-    A PATCH of `{"fields": {}}` puts it back as it was.
+    A PATCH of `{"withdrawn": false}` puts it back as it was.
     """
     return await _written(parts, ItemEdit(item_id, "DELETE"))
 
@@ -186,7 +187,7 @@ async def change_items(
     """
     bundle = parts.model_holder.answering.bundle
     edits = [
-        ItemEdit(str(line.id), line.method, line.features or {}, line.fields)
+        ItemEdit(str(line.id), line.method, line.features or {}, line.fields, line.withdrawn is False)
         for _, line in lines
         if isinstance(line, ItemLine)
     ]
