@@ -121,7 +121,7 @@ CASES: dict[str, tuple[Callable[[pl.DataFrame], pl.DataFrame], Given | None, dic
             "kinds": {"view": "signal", "buy": "target:2:consume", "look": "negative"},
             "filters": {"duplicates": "strongest", "session_gap": "90d", "max_user_events": 200},
         },
-        "5a70cfb8782f96d9",
+        "d422ba6f649f089a",
     ),
     "labels": (
         lambda log: log.with_columns(label=pl.col("stars") % 3 > 0),
