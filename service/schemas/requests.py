@@ -281,7 +281,7 @@ class ItemPatchBody(Body):
 
     @model_validator(mode="after")
     def _changes_something(self) -> "ItemPatchBody":
-        if not self.model_fields_set:
+        if not self.features and not self.fields and self.withdrawn is None:
             raise PydanticCustomError("patch", _NO_PATCH)
         return self
 
@@ -302,7 +302,7 @@ class ItemLine(Body):
     def _fits_method(self) -> "ItemLine":
         if self.method == "PUT" and self.features is None:
             raise PydanticCustomError("features", "send `features`; PATCH changes fields alone")
-        if self.method == "PATCH" and self.features is self.fields is self.withdrawn is None:
+        if self.method == "PATCH" and not self.features and not self.fields and self.withdrawn is None:
             raise PydanticCustomError("patch", _NO_PATCH)
         if self.method != "PATCH" and self.withdrawn is not None:
             raise PydanticCustomError("withdrawn", "PATCH alone takes `withdrawn`; leave it out")

@@ -84,8 +84,9 @@ QUESTION = {"history": [3, 5, 7], "k": 10}
 
 
 @pytest.fixture
-def versions(shop: Path, server: Server) -> Path:
-    """`one`, which is live, and `two`: v1 on the engine."""
+def versions(shop: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """`one`, which is live, and `two`: v1 on the engine that the operator names."""
+    monkeypatch.setenv("TURRET_ENGINE", URL)
     for version in ("one", "two"):
         publish_to_engine(shop / "v1", URL, version=version)
     point(shop, "one")

@@ -19,7 +19,8 @@ from tests.support.service_app import client_of
 from turret.service.errors import InvalidFieldError, ServiceError
 from turret.service.http.app import create_app
 from turret.service.http.routes.page import STATIC, admin_url
-from turret.service.overlay.fresh import ChangedFields, FreshItems
+from turret.service.overlay.fresh import ChangedFields, FreshItems, Sent
+from turret.service.overlay.persistent import GrowingArray, LayeredMap
 from turret.service.search.catalog import (
     NO_GROUP,
     CatalogSearch,
@@ -156,17 +157,17 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 def overlay(bundle: Bundle, **fields: object) -> FreshItems:
     """An overlay in which rows, such as `row3`, have other fields."""
     replaced = ChangedFields().changed({int(row[3:]): orjson.dumps(of) for row, of in fields.items()})
-    return FreshItems(bundle.vocabulary, np.empty((0, 8), np.float32), replaced=replaced)
+    return FreshItems(bundle.vocabulary, GrowingArray(np.empty((0, 8), np.float32)), replaced=replaced)
 
 
 def added(bundle: Bundle, fields: dict[str, bytes]) -> FreshItems:
     """An overlay with items that were added, by their ids."""
     return FreshItems(
         bundle.vocabulary,
-        np.zeros((len(fields), 8), np.float32),
-        ids=list(fields),
-        features=[b"{}"] * len(fields),
-        positions={item: place for place, item in enumerate(fields)},
+        GrowingArray(np.zeros((len(fields), 8), np.float32)),
+        np.ones(len(fields), dtype=bool),
+        places=LayeredMap({item: place for place, item in enumerate(fields)}),
+        sent=LayeredMap({place: Sent(item, b"{}") for place, item in enumerate(fields)}),
         added=ChangedFields().changed(dict(enumerate(fields.values()))),
     )
 

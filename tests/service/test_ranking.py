@@ -19,6 +19,7 @@ from turret.service.errors import RequestError
 from turret.service.observing.quality import AnswerRecord
 from turret.service.overlay.fresh import FreshItems
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
+from turret.service.overlay.persistent import GrowingArray
 from turret.service.ranking.answers import recommend
 from turret.service.ranking.item_view import ItemView
 from turret.service.ranking.query import NO_HISTORY, Query, QueryReader, make_query
@@ -246,7 +247,7 @@ def test_items_are_not_alike_for_being_popular(item_bias: bool, width: int) -> N
     encoder = SimpleNamespace(gather=lambda rows, more: vectors[rows])
     vocabulary, manifest = Vocabulary(["a", "b"]), SimpleNamespace(scoring=scoring)
     bundle: Any = SimpleNamespace(vocabulary=vocabulary, manifest=manifest, encoder=encoder)
-    view = ItemView(bundle, FreshItems(vocabulary, np.empty((0, 3), np.float32)))
+    view = ItemView(bundle, FreshItems(vocabulary, GrowingArray(np.empty((0, 3), np.float32))))
     assert np.array_equal(view.directions(np.array([0, 1])), vectors[:, :width])
 
 
@@ -278,7 +279,8 @@ def asked(*history: int, **more: Any) -> Query:
 
 
 def nothing_beside(live: LoadedModel) -> FreshItems:
-    return FreshItems(live.bundle.vocabulary, np.empty((0, live.bundle.manifest.dimension), np.float32))
+    none = np.empty((0, live.bundle.manifest.dimension), np.float32)
+    return FreshItems(live.bundle.vocabulary, GrowingArray(none))
 
 
 def together(live: LoadedModel, *queries: Query, noted: list[AnswerRecord] | None = None) -> list[Any]:
