@@ -43,7 +43,7 @@ def test_an_answer_counts_the_times_that_were_moved_and_the_events_that_are_too_
 
 def test_events_of_unknown_items_are_stored_with_a_warning(fresh_client: TestClient) -> None:
     """With their number, and the first items; ids of a history are of any text."""
-    items = ["i1", "i1", 101, "x" * 200, 5, "\n", "102"]
+    items: list[int | str] = ["i1", "i1", 101, "x" * 200, 5, "\n", "102"]
     answer = post_events(fresh_client, *(event(n, item_id=item) for n, item in enumerate(items)))
     assert (answer["stored"], answer["duplicates"]) == (7, 0)
     start, end = answer["warning"].split("xxx", 1)

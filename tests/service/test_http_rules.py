@@ -64,9 +64,12 @@ def test_the_values_of_a_rule_are_looked_up_once_for_all_requests(
     put(shop, even=EVEN)
     looked_up: list[object] = []
     real = TermColumn.among
-    monkeypatch.setattr(
-        TermColumn, "among", lambda self, values: looked_up.append(values) or real(self, values)
-    )
+
+    def counted(self: TermColumn, values: Any) -> Any:
+        looked_up.append(values)
+        return real(self, values)
+
+    monkeypatch.setattr(TermColumn, "among", counted)
     for last in range(151, 159):
         found = under(shop, "even", k=100, filter={"title": {"lte": f"Item {last}"}})
         assert len(found) == (last - 98) // 2

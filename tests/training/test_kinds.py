@@ -179,7 +179,7 @@ def naive_excluded(data: PreparedData, user: int, part: str, seen: Seen) -> set[
         age, of_returns = asked - 1_000 * event["time"], event["kind"] == "back"
         consumes = of_returns if seen == ("back",) else of_returns and seen is None and age < 3 * DAY * 1_000
         if age > 0 and (seen is True or consumes):
-            out.add(data.item_ids.row(event["item"]))
+            out |= {*data.item_ids.known_rows([event["item"]])[0].tolist()}
     return out
 
 

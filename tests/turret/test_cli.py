@@ -55,7 +55,7 @@ def test_a_table_is_readable_in_a_terminal_of_any_encoding(
     monkeypatch.setattr("sys.stdout", terminal)
     write_readably()
     print(text_table(("item", "n"), [("商 café", "1")]))
-    written = terminal.buffer.getvalue().decode(encoding)  # type: ignore[attr-defined]
+    written = terminal.buffer.getvalue().decode(encoding)
     assert shown in written
     assert {"-", "+"} <= {*written} or encoding == "utf-8"
 
