@@ -22,7 +22,7 @@ from turret.data.events.dropped_rows import (
     WRONG_CLOCK,
 )
 from turret.data.events.event_arrays import PIECE, EventFiles, Events
-from turret.data.events.ids import IdColumn, IdInterner, as_keys, id_columns
+from turret.data.events.ids import IdColumn, IdInterner, as_keys, changed_note, id_columns
 from turret.data.events.labels import (
     KIND,
     KIND_FILTER,
@@ -183,13 +183,7 @@ def validate(
             time = choose_reader(raw, "raw_time", columns.time, config.columns, forms)
         of_ids = {name: names[name] for name in (*_IDS, "raw_session") if name in names}
         ids = id_columns(raw, of_ids, form.nulls)
-    changed = [f"{one.name!r}" for one in ids.values() if one.is_changed]
-    is_text, notes = all(table.is_text for _, table in parts), list[str]()
-    if changed:
-        notes.append(
-            f"ids of {' and '.join(changed)} have blanks around them or letters in two Unicode forms: they "
-            "are read without the blanks and in one form (NFC), as the service reads those of requests"
-        )
+    is_text, notes = all(table.is_text for _, table in parts), changed_note(ids)
     numeric = {role: is_text or ids[name].dtype.is_numeric() for name, role in _IDS.items()}
     if columns.session is not None:
         raw, note = with_strangers(raw, PART, ids, time.value, filters.session_gap)

@@ -188,6 +188,17 @@ def id_columns(frame: pl.LazyFrame, names: Mapping[str, str], nulls: Sequence[st
     return {raw: replace(one, is_float=raw in texts) for raw, one in columns.items()}
 
 
+def changed_note(columns: Mapping[str, IdColumn]) -> list[str]:
+    """A sentence on the columns whose ids are not read as they are, if any."""
+    changed = [f"{one.name!r}" for one in columns.values() if one.is_changed]
+    if not changed:
+        return []
+    return [
+        f"ids of {' and '.join(changed)} have blanks around them or letters in two Unicode forms: they are "
+        "read without the blanks and in one form (NFC), as the service reads those of requests"
+    ]
+
+
 def plain_texts(texts: pl.Expr) -> pl.Expr:
     """Ids as `data.vocabulary.plain_id` has them."""
     return texts.map_batches(_plain, return_dtype=pl.String, is_elementwise=True)
