@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -42,6 +43,7 @@ _SWAP = "UPDATE state SET revision = max(revision + 1, ?), record = ?"
 _ANNOUNCE = "UPDATE state SET items = ? WHERE items < ?"
 _TAKE = "UPDATE state SET holder = ?, lease_end = ? WHERE holder = ? OR lease_end <= ?"
 _REPORT = "INSERT OR REPLACE INTO members (name, time, report) VALUES (?, ?, ?)"
+_LEAST_BYTES = 8_000_000  # for the record, and the metrics of some workers
 _RECORD_LOCK_SECONDS = 0.3  # to wait for another member's lock, which lasts microseconds
 _REMEDY = "its folder has to be writable, on a local disk with some free space"
 _log = logging.getLogger("turret.replicas")
@@ -51,12 +53,16 @@ _log = logging.getLogger("turret.replicas")
 def shared_folder(place: Path | None = None) -> Iterator[Path]:
     """Make the folder that the members of a service share on one machine, and remove it after the block.
 
-    It is in `place`, or in the folder of temporary files. Raises ServiceError.
+    It is in `place`, or in the folder of temporary files, also while `place` has no room: answers go on when
+    its disk is full. Raises ServiceError.
     """
     with ExitStack() as stack:
         try:
             if place is not None:
                 make_parents(place / "folder")
+                if shutil.disk_usage(place).free < _LEAST_BYTES:
+                    _log.warning("the disk of %s is full; the workers' folder is a temporary one", place)
+                    place = None
             folder = stack.enter_context(scratch_folder(place))
         except OSError as error:
             where = f"in {place}" if place else "for temporary files"
