@@ -97,6 +97,8 @@ class Model:
                 [rows], [features or {}], k, [excluded], [times], allowed, [codes]
             )
             return self._items(ranking.rows, ranking.scores, "towers")
+        if self.bundle.manifest.reads_queries:
+            return []
         ranking = self._retriever.popular(k, excluded, allowed)
         return self._items(ranking.rows, ranking.scores, "popular")
 
@@ -109,7 +111,7 @@ class Model:
         exclude: Iterable[Id] = (),
         filter: Mapping[str, Any] | None = None,  # noqa: A002 (its name over HTTP)
     ) -> list[Recommendation]:
-        """Return the k items that answer a query best; a text without a known part gets popular ones.
+        """Return the k items that answer a query best; none for a text without a known part.
 
         Args:
             query: the text of the query.

@@ -29,10 +29,13 @@ _FEW = 500
 def nearest(model: LoadedModel, fresh: FreshItems, query: ResolvedQuery, k: int) -> Ranking:
     """The k items, of the bundle and fresh ones, with the highest scores for a query.
 
-    Without a vector these are the items with the most training events; fresh ones, which have none, are last.
+    Without a vector, a user gets the items with the most training events; fresh ones, which have none, are
+    last. A query in words gets none: counts of events are no scores of an answer to it.
     """
     out = left_out(fresh, query)
     if query.vector is None:
+        if model.bundle.manifest.reads_queries:
+            return model.retriever.popular(0)
         return _with_fresh(model, fresh, query, k, model.retriever.popular(k, *out))
     ranking = model.retriever.nearest(query.vector, k, *out, query.bonus)
     return _with_fresh(model, fresh, query, k, ranking)

@@ -106,8 +106,16 @@ def test_an_explanation_names_the_shared_words(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("query", ["zzz qqq", "包裹在哪里", "?!", " "])
-def test_a_text_without_a_known_part_gets_popular_items(client: TestClient, query: str) -> None:
-    assert {item["source"] for item in search(client, query=query)["items"]} == {"popular"}
+def test_a_text_without_a_known_part_has_no_answer(client: TestClient, bundles: Path, query: str) -> None:
+    """A count of events would stand above every score of the towers."""
+    fresh = client.put("/v1/items/new", json={"features": {"answer": "Cards and invoices"}})
+    assert fresh.status_code == 200, fresh.text
+    answer = search(client, query=query, explain=True)
+    assert answer["items"] == []
+    assert answer["exhausted"]
+    assert client.post("/v1/recommend", json={"features": {"query": query}}).json()["items"] == []
+    assert turret.load(bundles).search(query) == []
+    assert client.delete("/v1/items/new").status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -290,3 +290,10 @@ def the_overlap_replays_recorded_queries_without_their_kinds(
     original: Any, bundle: Any, recorded: Any
 ) -> Any:
     return original(bundle, [query.model_copy(update={"history_kinds": None}) for query in recorded])
+
+
+@planted("service.ranking.searching:nearest", "end_to_end/test_questions.py")
+def a_query_without_a_known_word_gets_popular_items(
+    original: Any, model: Any, fresh: Any, query: Any, k: int
+) -> Any:
+    return model.retriever.popular(k) if query.vector is None else original(model, fresh, query, k)

@@ -299,7 +299,7 @@ def _query(
 
 def _ranked(retriever: Retriever, bundle: Bundle, queries: list[_Query], k: int) -> list[Positions]:
     """The best k rows of the bundle for each query."""
-    result = [retriever.popular(k).rows] * len(queries)
+    result = [retriever.popular(0 if bundle.manifest.reads_queries else k).rows] * len(queries)
     known = [index for index, one in enumerate(queries) if bundle.encoder.can_encode(one[0], one[1])]
     if known:
         histories, features, times, kinds, excluded = zip(*(queries[index] for index in known), strict=True)

@@ -75,7 +75,7 @@ async def search(
 ) -> Response:
     """Find the items that answer a query in words.
 
-    A text without a known part is answered by the most popular items.
+    A text without a known part has no answer: `items` is empty.
     """
     facts = request.scope.setdefault("turret", {})
     answer = await parts.recommender.recommend_one(body.as_recommendation(), facts)

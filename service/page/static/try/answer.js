@@ -17,9 +17,9 @@ export function messagesOf(answer, state) {
     messages.push(sentence(`${plural(unknown.length, "item")} of the history ${unknown.length === 1 ? "is" : "are"} not in version ${answer.version} and ${unknown.length === 1 ? "was" : "were"} skipped: ${text(unknown.slice(0, 10))}${unknown.length > 10 ? ", …" : ""}.`, "warning"));
   }
   if (answer.items.length && answer.items.every((item) => item.source === "popular")) {
-    messages.push(sentence(state.query !== null ? "No known word: these are popular items. Their scores are counts of training events." : "No known history: these are popular items. Their scores are counts of training events."));
+    messages.push(sentence("No known history: these are popular items. Their scores are counts of training events."));
   }
-  if (!answer.items.length) messages.push(sentence("No item is left: the filter, the minimum score or the excluded items leave none. Relax one of them."));
+  if (!answer.items.length) messages.push(sentence(state.query !== null ? "No item is found: no word is known, or the filter, the minimum score or the excluded items leave none." : "No item is left: the filter, the minimum score or the excluded items leave none. Relax one of them."));
   else if (answer.exhausted) messages.push(sentence(`Only ${plural(answer.items.length, "item")} fulfilled the conditions; ${state.k} were asked for.`));
   return messages;
 }
