@@ -25,7 +25,8 @@ from turret.data.preparing.feature_readings import CHANGING, Readings, field_val
 from turret.data.preparing.vectors import column_vectors, file_vectors, missing_note
 from turret.data.progress import counted
 from turret.data.reading.columns import USUAL, Role, choose, require
-from turret.data.reading.schema import NULLS, FeatureColumns, FormatSettings, PrepareConfig
+from turret.data.reading.markup import MARKS, plain_value
+from turret.data.reading.schema import FeatureColumns, FormatSettings, PrepareConfig
 from turret.data.reading.tables import EXAMPLES, ROW, Source, Table, readable
 from turret.data.vocabulary import STRANGER, Id, Vocabulary, is_canonical_integer
 
@@ -36,7 +37,10 @@ MOST_GRAMS = 100_000
 
 @dataclass(frozen=True)
 class EntityTable:
-    """The rows of an items or users file with unique ids (`ids`, as text), and its bad rows."""
+    """The rows of an items or users file with unique ids (`ids`, as text), and its bad rows.
+
+    `decoded` counts the texts that had markup.
+    """
 
     frame: pl.DataFrame
     path: Path
@@ -44,6 +48,7 @@ class EntityTable:
     is_text: bool
     bad_rows: list[BadRows]
     repeated_ids: int = 0
+    decoded: int = 0
 
     @property
     def checked(self) -> CheckedRows:
@@ -63,20 +68,25 @@ class EntityTable:
 
 
 def read_entity_table(
-    table: Table | None, named: str | None, events_column: str, role: Role, nulls: Sequence[str] = NULLS
+    table: Table | None,
+    named: str | None,
+    events_column: str,
+    role: Role,
+    settings: FormatSettings | None = None,
 ) -> EntityTable | None:
-    """Read the items or users file (`role` "item" or "user"), if any; `nulls` are the texts that are no ids.
+    """Read the items or users file (`role` "item" or "user"), if any.
 
     The id column is `named`, or as in the events, or has a common name. Raises ColumnError without one.
     """
     if table is None:
         return None
+    settings = settings or FormatSettings()
     usual = [events_column, *USUAL[role]]
     id_column = choose(role, named, usual, table.columns(), str(table.path), f"{role}-id")
     with readable(table.path):
         frame = table.frame.collect(engine="streaming")
     frame = frame.unique([name for name in frame.columns if name != ROW], keep="first", maintain_order=True)
-    ids = id_columns(frame.lazy(), {id_column: id_column}, nulls)[id_column]
+    ids = id_columns(frame.lazy(), {id_column: id_column}, settings.nulls)[id_column]
     frame = frame.with_columns(ids.text().alias(_ID))
     is_repeated = pl.col(_ID).is_not_null() & ~pl.col(_ID).is_first_distinct()
     bad = malformed_rows(f"{role}s file: malformed line", table)
@@ -85,14 +95,34 @@ def read_entity_table(
         bad += _rows(f"{role}s file: {verdict}", table, without_id.filter(condition), id_column)
         without_id = without_id.filter(~condition)
     bad += _rows(f"{role}s file: {REPEATED_ID}", table, frame.filter(is_repeated), id_column)
+    rows, decoded = frame.filter(~is_repeated & pl.col(_ID).is_not_null()), 0
+    if role == "item" and not settings.keep_html:
+        rows, decoded = _without_markup(rows, (_ID, id_column))
     return EntityTable(
-        frame.filter(~is_repeated & pl.col(_ID).is_not_null()),
+        rows,
         table.path,
         id_column,
         table.is_text,
         bad,
         frame.filter(is_repeated)[_ID].n_unique(),
+        decoded,
     )
+
+
+def _without_markup(frame: pl.DataFrame, ids: Sequence[str]) -> tuple[pl.DataFrame, int]:
+    """Return the columns of texts but `ids` as `plain_text` does, and the number of values that changed."""
+    decoded = 0
+    for name, dtype in frame.schema.items():
+        if name in ids or element_type(dtype) != pl.String:
+            continue
+        values = frame[name]
+        texts = values.explode() if isinstance(dtype, pl.List) else values
+        if texts.str.contains_any([*MARKS]).any():
+            before = values.to_list()
+            after = [*map(plain_value, before)]
+            decoded += sum(old != new for old, new in zip(before, after, strict=True))
+            frame = frame.with_columns(pl.Series(name, after, dtype=dtype))
+    return frame, decoded
 
 
 def fields(
@@ -262,6 +292,11 @@ def _read_rows(
         readings = read_features(frame, chosen, entries.path, role, settings)
         chosen = readings.chosen
         notes += [readings.note] if readings.note else []
+        if entries.decoded:
+            notes.append(
+                f"{entries.path.name}: tags and entities of HTML, such as &amp;, were decoded in "
+                f"{counted(entries.decoded, 'text')}; --keep-html leaves them"
+            )
         kinds = {name: kind for kind, name in chosen.by_kind()}
         rows = _Rows(kinds, {}, {}, fields(frame, field_names, readings, entries, settings), cold)
         for name, values in readings.values.items():

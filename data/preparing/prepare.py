@@ -172,12 +172,12 @@ def ingest_source(
     `choose_columns`, `refuse_absent_kinds`, `validate` and `check_labels`.
     """
     config = config.model_copy(update={"columns": source.columns or config.columns})
-    settings, nulls = config.columns, config.format.nulls
+    settings, form = config.columns, config.format
     columns, usual = _chosen_columns(source, config)
     with_kind = columns.model_copy(update={"kind": usual})
     columns = with_kind if config.kinds or config.kinds_auto else columns
-    items = read_entity_table(source.items, settings.item_id, columns.item, "item", nulls)
-    users = read_entity_table(source.users, settings.user_id, columns.user, "user", nulls)
+    items = read_entity_table(source.items, settings.item_id, columns.item, "item", form)
+    users = read_entity_table(source.users, settings.user_id, columns.user, "user", form)
     catalog, note = None if items is None else items.ids, ""
     if not is_continued:
         refuse_absent_kinds(source.parts, columns, config.kinds, config.filters.default_kind)

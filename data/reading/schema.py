@@ -81,7 +81,8 @@ class FormatSettings(FileFormat):
 
     The suffix of an items or users file decides before `kind`. `nulls` are the texts that stand for no value,
     of all columns or of one (`COLUMN=TEXT`): an event without a user or an item is a bad row, a feature
-    without a value is missing.
+    without a value is missing. Without `keep_html`, texts of items are read by `plain_text`
+    (data/reading/markup.py).
     """
 
     list_separator: str = _option("Between the values of a list in CSV: | if not given.", default="")
@@ -95,6 +96,7 @@ class FormatSettings(FileFormat):
         NULLS,
         "null",
     )
+    keep_html: bool = _option("Leave tags and entities, such as &amp;, in the texts of items.", default=False)
 
 
 class ColumnSettings(_Settings):

@@ -3,10 +3,12 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from functools import partial
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import orjson
 
+from turret.data.reading.markup import plain_value
 from turret.data.vocabulary import ID_LENGTH
 from turret.service.errors import BodyError, ConflictError, InvalidFieldError, NotFoundError, RequestError
 from turret.service.overlay.fresh import (
@@ -25,10 +27,11 @@ from turret.tower.errors import EncodingError
 
 Announce = Callable[[int, float], Awaitable[Late]]
 Refused = RequestError | EncodingError
+Result = TypeVar("Result")
 # Of an item's features and fields together: every process holds those of all fresh items.
 ITEM_BYTES = 48_000
-# So many edits are planned in the event loop, in a millisecond or two.
-_FEW = 8
+# So many edits, of so many letters, are planned in the event loop, in a millisecond or two.
+_FEW, _SHORT = 8, 8_000
 # So many are in effect at once: answers wait until an overlay has the changes that its process has heard of.
 _AT_ONCE = 1_000
 
@@ -36,7 +39,7 @@ _AT_ONCE = 1_000
 class ItemEdit(NamedTuple):
     """One change of a call: that of the call `method` of one item, with a body of `features` and `fields`.
 
-    A PATCH that `restores` may be of a withdrawn item.
+    A PATCH that `restores` may be of a withdrawn item. Texts are read as those of the catalog.
     """
 
     item: str
@@ -95,10 +98,7 @@ class ItemWriter:
                 # Replicas that were behind before have these changes, or are behind still.
                 late = await self._announce(number, self._seconds)
         made = [edit.fields for edit, error in zip(edits, refused, strict=True) if not error and edit.fields]
-        is_short = len(made) <= _FEW
-        warning = (
-            field_warning(bundle, made) if is_short else await asyncio.to_thread(field_warning, bundle, made)
-        )
+        warning = await _in_thread_unless(_is_short(edits), partial(field_warning, bundle, made))
         return Written(refused, late, warning)
 
     async def _store_all(self, bundle: Bundle, edits: Sequence[ItemEdit]) -> tuple[int, list[Refused | None]]:
@@ -113,8 +113,7 @@ class ItemWriter:
             items = list({edit.item for edit in asked if edit.method != "PUT"})
             last = await in_time(self._store.last(items), self._seconds) if items else []
             known = dict(zip(items, last, strict=True))
-            is_short = len(asked) <= _FEW
-            changes = plan.changes(known) if is_short else await asyncio.to_thread(plan.changes, known)
+            changes = await _in_thread_unless(_is_short(asked), partial(plan.changes, known))
             refused |= {waiting[place]: error for place, error in plan.refused.items()}
             numbers = await in_time(self._store.change(changes), self._seconds) if changes else []
             number = max([number, *numbers])
@@ -170,6 +169,8 @@ class _Plan:
 
         `last` has the last changes of the items that edits ask the store for.
         """
+        if not self._bundle.manifest.keeps_html:
+            self._edits = [*map(_without_markup, self._edits)]
         self._check_features([place for place, edit in enumerate(self._edits) if edit.method != "DELETE"])
         contents: dict[str, _Content] = {}
         for place, edit in enumerate(self._edits):
@@ -281,6 +282,20 @@ class _Plan:
             middle = len(places) // 2
             self._check_features(places[:middle])
             self._check_features(places[middle:])
+
+
+def _is_short(edits: Sequence[ItemEdit]) -> bool:
+    return len(edits) <= _FEW and len(str(edits)) <= _SHORT
+
+
+async def _in_thread_unless(is_short: bool, call: Callable[[], Result]) -> Result:
+    return call() if is_short else await asyncio.to_thread(call)
+
+
+def _without_markup(edit: ItemEdit) -> ItemEdit:
+    features = {name: plain_value(value) for name, value in edit.features.items()}
+    fields = {name: plain_value(value) for name, value in (edit.fields or {}).items()}
+    return edit._replace(features=features, fields=None if edit.fields is None else fields)
 
 
 def _merged(present: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:

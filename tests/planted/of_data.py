@@ -177,3 +177,8 @@ def the_blanks_of_a_path_are_tried_from_each_of_them(original: Any, path: Any) -
 @planted("data.files:scratch_folder", "service/test_stores_sqlite.py")
 def folders_of_killed_processes_stay(original: Any, *given: Any) -> Any:
     return contextmanager(seeing(original.__wrapped__, sweep=lambda *folder: []))(*given)
+
+
+@planted("data.reading.markup:_entity", "data/test_markup.py")
+def entities_are_read_without_their_semicolon(original: Any, text: str) -> Any:
+    return original.__globals__["unescape"](f"&{text}")

@@ -297,3 +297,8 @@ def a_query_without_a_known_word_gets_popular_items(
     original: Any, model: Any, fresh: Any, query: Any, k: int
 ) -> Any:
     return model.retriever.popular(k) if query.vector is None else original(model, fresh, query, k)
+
+
+@planted("service.overlay.item_writer:_without_markup", "service/test_http_items.py")
+def texts_of_changed_items_keep_their_html(original: Any, edit: Any) -> Any:
+    return edit

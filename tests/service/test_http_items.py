@@ -244,6 +244,28 @@ def test_an_item_is_put_by_the_texts_of_the_columns_of_the_catalog(shop: TestCli
         assert "or a text with one, such as" in refused["message"]
 
 
+@pytest.mark.parametrize("keeps", [False, True], ids=["decoded", "kept"])
+def test_texts_of_items_are_read_as_those_of_the_catalog(tmp_path: Path, keeps: bool) -> None:
+    """Features too: a kind that has an entity is that of the catalog only without it."""
+    plain = with_item_tower(contents())
+    publish(tmp_path, replace(plain, card=plain.card.model_copy(update={"keeps_html": keeps})))
+    given = {"title": "Tom &amp; <b>Co</b>", "tags": ["R&amp;D", 3, "a < b"]}
+    read = given if keeps else {"title": "Tom & Co", "tags": ["R&D", 3, "a < b"]}
+    features = {**placed(HERE), "kind": "<p>film</p>", "tags": ["&#x6f;ld"]}
+    with serving(tmp_path) as client:
+        put = client.put("/v1/items/900", json={"features": features, "fields": given})
+        assert put.status_code == 200, put.text
+        assert state(client, 900)["fields"] == read
+        stored = state(client, 900)["features"]
+        expected = ("<p>film</p>", ["&#x6f;ld"]) if keeps else ("film", ["old"])
+        assert (stored["kind"], stored["tags"]) == expected
+        client.patch("/v1/items/107", json={"fields": {"title": "&lt;b&gt; &euro;"}})
+        assert state(client, 107)["fields"]["title"] == ("&lt;b&gt; &euro;" if keeps else "<b> €")
+        line = json.dumps({"id": 901, "features": {}, "fields": {"title": "&amp;"}})
+        assert client.post("/v1/items", content=line, headers=LINES).json()["changed"] == 1
+        assert state(client, 901)["fields"] == {"title": "&amp;" if keeps else "&"}
+
+
 @pytest.mark.parametrize("item", [900, 107], ids=["fresh", "of the version"])
 def test_a_withdrawn_item_is_in_no_answer_until_it_is_put_again(
     shop: TestClient, put: Put, item: int

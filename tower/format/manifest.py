@@ -83,7 +83,7 @@ class ModelCard(Settings):
     history become one (`data.histories.duplicates`). `reads_kinds`: the user tower reads the kind of each
     event. `exclude_seen`: the default of requests that don't say which items of the history answers leave
     out. `repeats`: what items of the history gain over their scores by the towers; None where they gain
-    nothing.
+    nothing. `keeps_html`: texts of items are read as they are, without `data.reading.markup.plain_text`.
     """
 
     version: str
@@ -100,6 +100,7 @@ class ModelCard(Settings):
     reads_queries: bool = False
     exclude_seen: Seen = True
     repeats: RepeatTerm | None = None
+    keeps_html: bool = False
     metrics: dict[str, Any] = Field(default={})
     fingerprints: dict[str, str] = Field(default={})
 

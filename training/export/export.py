@@ -118,7 +118,8 @@ def _contents(run: Run, data: PreparedData, version: str, work: Path) -> BundleC
 
 
 def _card(run: Run, data: PreparedData, model: TwoTowers, version: str) -> ModelCard:
-    user, filters = run.experiment.tower.user, data.manifest.settings["filters"]
+    user, settings = run.experiment.tower.user, data.manifest.settings
+    filters = settings["filters"]
     return ModelCard(
         version=version,
         catalog_time=data.manifest.catalog_time,
@@ -134,6 +135,7 @@ def _card(run: Run, data: PreparedData, model: TwoTowers, version: str) -> Model
         reads_queries=data.has_queries,
         exclude_seen=run.experiment.evaluation.exclude_seen,
         repeats=run.repeats(),
+        keeps_html=settings["format"].get("keep_html", True),  # older data was read as it was
         metrics=run.metrics(),
         fingerprints={
             "data": data.fingerprint,
