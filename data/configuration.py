@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeGuard, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from turret.data.errors import ConfigurationError
@@ -21,6 +21,49 @@ Place = Url | Path
 FeatureKind = Literal["text", "category", "multi", "number", "path", "vector"]
 # Which of several events of a user with an item count: `data.histories.duplicates`.
 Duplicates = Literal["keep", "exact", "first", "last", "strongest"]
+
+
+class Shown(BaseModel, frozen=True, extra="forbid"):
+    """How people read a field of items: under a label, in a unit, which may be a currency such as EUR."""
+
+    label: str | None = Field(default=None, min_length=1, max_length=60)
+    unit: str | None = Field(default=None, min_length=1, max_length=20)
+
+
+def _shown(value: object) -> object:
+    """Read a list of NAME[:LABEL[:UNIT]] as a table."""
+    if not isinstance(value, (list, tuple)):
+        return value
+    table: dict[str, dict[str, str]] = {}
+    for entry in value:
+        name, *rest = str(entry).split(":", 2)
+        if not name or name in table:
+            raise ValueError(f"{entry!r}: give NAME[:LABEL[:UNIT]] once for each field")
+        table[name] = {key: text for key, text in zip(("label", "unit"), rest, strict=False) if text}
+    return table
+
+
+class DisplaySettings(BaseModel, frozen=True, extra="forbid"):
+    """The fields of items that people see: `title` names an item, and those of `show` follow in their order.
+
+    In TOML, `show` is a table by the names of the fields. Without them, the page chooses.
+    """
+
+    title: str | None = Field(
+        default=None,
+        description="Items: the field that names them for people.",
+        json_schema_extra={"metavar": "COLUMN", "names": ""},
+    )
+    show: Annotated[dict[str, Shown], BeforeValidator(_shown)] = Field(
+        default={},
+        description="Items: a field that people see, in the order given, with a label and a unit, such as "
+        "price:Price:EUR; repeatable.",
+        json_schema_extra={"metavar": "COLUMN[:LABEL[:UNIT]]", "names": ""},
+    )
+
+
+NO_DISPLAY = DisplaySettings()
+"""No choice of fields."""
 
 
 def is_url(place: str | Path) -> TypeGuard[str]:

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from turret.data.configuration import DisplaySettings
 from turret.data.errors import DataError
 from turret.data.features import QUERY, Features, VectorRows, text_of
 from turret.data.files import open_array
@@ -172,6 +173,11 @@ class PreparedData:
             negatives=negatives,
             kinds=array("kinds", "int8") if manifest.kinds else None,
         )
+
+    @property
+    def display(self) -> DisplaySettings:
+        """The fields of items that people see."""
+        return DisplaySettings.model_validate(self.manifest.settings.get("display", {}))
 
     @property
     def fingerprint(self) -> str:

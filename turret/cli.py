@@ -123,12 +123,12 @@ def recommend(
     from turret import recommending
 
     items: list[Any] | None = list(history) if history else None
-    words = list(history or [])
+    words, told = list(history or []), list[dict[str, Any]]()
     if data is not None and not history:
         from turret.data.prepared import look_up
 
-        items, fields, kinds = look_up(data, user, limit=1000)
-        words = [recommending.item_text(*shown) for shown in zip(items, fields, strict=True)]
+        items, told, kinds = look_up(data, user, limit=1000)
+        words = [*map(str, items)]
         if any(kinds):
             items = [{"item": item, "kind": kind} for item, kind in zip(items, kinds, strict=True)]
     with recommending.service_client(url) as client:
@@ -140,7 +140,12 @@ def recommend(
             words = recommending.stored_history(client, user)
         else:
             answer = client.recommend(k=k)
-    recommending.print_answer(answer, recommending.recommendations(answer, words), as_json)
+        title = None if as_json else recommending.title_field(client)
+    if told:
+        words = [
+            recommending.item_text(item, fields, title) for item, fields in zip(words, told, strict=True)
+        ]
+    recommending.print_answer(answer, recommending.recommendations(answer, words, title), as_json)
 
 
 @service_app.command()
@@ -160,7 +165,8 @@ def search(
     with recommending.service_client(url) as client:
         recommending.wait_until_ready(client, wait)
         answer = client.search(query, k=k)
-    recommending.print_answer(answer, recommending.found_items(answer, query), as_json)
+        title = None if as_json else recommending.title_field(client)
+    recommending.print_answer(answer, recommending.found_items(answer, query, title), as_json)
 
 
 def main() -> None:

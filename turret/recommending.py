@@ -40,7 +40,7 @@ def print_answer(answer: RecommendAnswer, text: str, as_json: bool) -> None:
     print(json.dumps(shown, indent=2, ensure_ascii=False) if as_json else text)
 
 
-def recommendations(answer: RecommendAnswer, history: Sequence[str]) -> str:
+def recommendations(answer: RecommendAnswer, history: Sequence[str], title: str | None = None) -> str:
     """A table of an answer beside the newest items of the history (formatted, oldest first)."""
     headings = f"history, newest first ({len(history)} items)", "what next?", "score", "source"
     newest = list(reversed(history))[:_SHOWN_HISTORY]
@@ -48,25 +48,38 @@ def recommendations(answer: RecommendAnswer, history: Sequence[str]) -> str:
     for used, item in zip_longest(newest, answer.items):
         of_item = ("", "", "")
         if item is not None:
-            of_item = item_text(item.id, item.fields), f"{item.score:.2f}", item.source
+            of_item = item_text(item.id, item.fields, title), f"{item.score:.2f}", item.source
         rows.append((used or "", *of_item))
     table = text_table(headings, rows, f"version {answer.version}", width=_WIDTH, right=("score",))
     unknown = ", ".join(map(str, answer.unknown_items))
     return f"{table}\nnot in this version's catalog: {unknown}" if unknown else table
 
 
-def found_items(answer: RecommendAnswer, query: str) -> str:
+def found_items(answer: RecommendAnswer, query: str, title: str | None = None) -> str:
     """A table of the items that answer a query."""
-    rows = [(item_text(item.id, item.fields), f"{item.score:.2f}", item.source) for item in answer.items]
+    rows = [
+        (item_text(item.id, item.fields, title), f"{item.score:.2f}", item.source) for item in answer.items
+    ]
     caption = f"{query!r}, version {answer.version}"
     return text_table(("item", "score", "source"), rows, caption, width=_WIDTH, right=("score",))
 
 
-def item_text(item: int | str, fields: dict[str, Any]) -> str:
-    """Format an item: its title or first text, its first list such as genres, and its id."""
-    title = fields.get("title") or next((text for text in fields.values() if isinstance(text, str)), None)
+def item_text(item: int | str, fields: dict[str, Any], title: str | None = None) -> str:
+    """Format an item: its field `title` or its first text, its first list such as genres, and its id."""
+    texts = [
+        text for text in (fields.get(title or "title"), *fields.values()) if isinstance(text, str) and text
+    ]
     lists = [", ".join(map(str, values)) for values in fields.values() if isinstance(values, list) and values]
-    return f"{title}{f' ({lists[0]})' if lists else ''} [{item}]" if title else str(item)
+    name = texts[0] if texts else str(item)
+    return f"{name}{f' ({lists[0]})' if lists else ''}" + (f" [{item}]" if name != str(item) else "")
+
+
+def title_field(client: Client) -> str | None:
+    """The field of the live version that names items; None where the service does not say."""
+    try:
+        return client.fields().title
+    except ClientError:
+        return None
 
 
 def stored_history(client: Client, user: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from turret.data.configuration import FeatureKind
+from turret.data.configuration import DisplaySettings, FeatureKind
 from turret.data.errors import ColumnError
 from turret.data.events.dropped_rows import REPEATED_ID, CheckedRows
 from turret.data.events.ids import as_keys, id_columns
@@ -243,6 +243,7 @@ def write_catalogs(
     none, vocabulary, texts = FeatureColumns(), None, list[str]()
     chosen = (config.item_features or none).over(source.item_features or none)
     rows, notes = _read_rows(items, histories.items, chosen, "item", config.format, config.fields)
+    _check_display(config.display, rows.answers)
     if config.queries is not None:
         texts = [*map(text_of, histories.users.ids(range(len(histories.users))))]
         is_train = splits[:, 0] > histories.offsets[:-1]
@@ -259,6 +260,14 @@ def write_catalogs(
         rows = replace(rows, raw=raw, kinds={**rows.kinds, QUERY: "text"})
     of_users = rows.save(folder, "user", histories.users, vocabulary)
     return of_users, of_items, [*user_notes, *notes]
+
+
+def _check_display(display: DisplaySettings, answers: Mapping[str, object]) -> None:
+    given = {"--title": [display.title] if display.title else [], "--show": [*display.show]}
+    for option, name in ((option, name) for option, names in given.items() for name in names):
+        if name not in answers:
+            known = f"they have {', '.join(answers)}" if answers else "they have none"
+            raise ColumnError(f"{option} {name!r}: items have no such field for answers; {known}")
 
 
 def _read_rows(

@@ -21,6 +21,7 @@ _PANELS = {
     "item_features": _FEATURES,
     "user_features": _FEATURES,
     "fields": _FEATURES,
+    "display": _FEATURES,
 }
 
 

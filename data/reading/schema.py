@@ -13,7 +13,7 @@ from pydantic import (
     model_validator,
 )
 
-from turret.data.configuration import Duplicates, FeatureKind, Place
+from turret.data.configuration import DisplaySettings, Duplicates, FeatureKind, Place
 from turret.data.kinds import KindTable, row_codes, target_codes
 from turret.data.moments import Pause
 
@@ -303,7 +303,7 @@ class PrepareConfig(_Settings):
     "drop=any" drops them; all count them. `items_format` and `users_format` are those of files in another
     form than the events. `kinds` says what the events of each kind mean; without them all events are alike,
     and "auto" (`kinds_auto`) is the table that is proposed for a funnel.
-    `fields` are the item columns kept for answers (default: all).
+    `fields` are the item columns kept for answers (default: all), `display` those that people see.
     """
 
     source: Place | None = None
@@ -334,6 +334,7 @@ class PrepareConfig(_Settings):
     fields: tuple[str, ...] | None = _option(
         "Items: kept for answers (all of them).", "COLUMN", names="field"
     )
+    display: DisplaySettings = DisplaySettings()
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:

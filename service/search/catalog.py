@@ -14,6 +14,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from turret.data.configuration import Shown
 from turret.data.vocabulary import Id
 from turret.service.errors import InvalidFieldError, NotFoundError
 from turret.service.overlay.fresh import FreshItems, empty_overlay
@@ -217,10 +218,11 @@ Summary = dict[str, Any]
 
 
 def summarise(catalog: Catalog) -> Summary:
-    """Summarise the fields: kinds, frequent values, bounds, and the ones with titles and pictures."""
+    """Summarise the fields: kinds, frequent values, bounds, labels, and the ones that people see."""
     return {
         "title": title_of(catalog),
         "picture": _picture_of(catalog),
+        "show": [name for name in catalog.display.show if name in catalog.kinds],
         "fields": [_field(catalog, name) for name in catalog.kinds],
     }
 
@@ -228,7 +230,9 @@ def summarise(catalog: Catalog) -> Summary:
 def _field(catalog: Catalog, name: str) -> Summary:
     kind = catalog.kinds[name]
     summary = summary_of(catalog.column(name), MOST_VALUES)
-    described: Summary = {"name": name, "kind": kind, "missing": len(catalog) - summary.present}
+    shown = catalog.display.show.get(name, Shown())
+    described: Summary = {"name": name, "kind": kind, **shown.model_dump()}
+    described["missing"] = len(catalog) - summary.present
     if kind in ("number", "numbers"):
         described |= {"minimum": summary.low, "maximum": summary.high}
     if kind in ("text", "texts") and summary.distinct <= _SHARED * max(1, summary.present):
@@ -237,7 +241,13 @@ def _field(catalog: Catalog, name: str) -> Summary:
 
 
 def title_of(catalog: Catalog) -> str | None:
-    """Return the text field that names an item: one called so, else the one with the most distinct values."""
+    """Return the field that names an item.
+
+    It is the one of the catalog's `display`, else a text field called so, else the one with the most distinct
+    values.
+    """
+    if catalog.display.title in catalog.kinds:
+        return catalog.display.title
     texts = [
         name for name, kind in catalog.kinds.items() if kind == "text" and not _are_addresses(catalog, name)
     ]

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote_plus
 
@@ -10,12 +11,13 @@ import polars as pl
 import pytest
 
 import turret
-from tests.page.conftest import OpenView, View
+from tests.page.conftest import OpenView, View, movies
 from tests.support.ports import held_port
 from tests.support.repeats import repeating
 from tests.support.service_app import KEY
 from tests.support.service_process import Process, Start
 from tests.support.until import until
+from turret.data.configuration import DisplaySettings
 from turret.service.keys.keys import add_key, new_key, record, remove_key
 from turret.tower.bundle.publish import publish
 
@@ -51,6 +53,26 @@ def test_an_item_is_found_while_typing_and_added_by_keyboard(service: Process, o
     assert view.page.locator("#history .name").inner_text().startswith("Star Wars")
     view.wait_for("() => document.querySelector('#results .source.towers')")
     assert view.ids() == recommended(service, history=[added], k=10)
+
+
+@pytest.mark.process
+def test_fields_are_shown_as_the_preparation_names_them(
+    tmp_path: Path, start: Start, open_view: OpenView
+) -> None:
+    """The title, the fields in their order, their labels and units; also where a filter is made."""
+    made = movies()
+    fields = {**made.fields, "title": ["Titel"] * 200, "other": made.fields["title"], "price": [12.5] * 200}
+    show = ["price:Price:EUR", "year:Year", "genres"]
+    display = DisplaySettings.model_validate({"title": "other", "show": show})
+    publish(tmp_path / "shown", replace(made, fields=fields, display=display))
+    view = open_view(start(tmp_path / "shown", store="memory://"))
+    view.wait_for_items()
+    first = view.page.locator("#results > li").first
+    assert first.locator("h3").inner_text() == "Amélie Garden"
+    details = first.locator(".detail").all_inner_texts()
+    assert details == ["Price €12.50", "Year 1950", "genres Comedy, Drama"]
+    view.page.locator("#filter-add").select_option("price")
+    assert view.page.locator("legend", has_text="Price (EUR)").count() == 1
 
 
 @pytest.mark.process

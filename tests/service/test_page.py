@@ -14,8 +14,12 @@ from numpy.typing import NDArray
 
 from deploy.vendored import FOLDER, PACKAGES
 from tests.conftest import contents
+from tests.data.conftest import prepare_as
 from tests.support.bounded import ending
 from tests.support.service_app import client_of
+from turret.data.errors import ColumnError
+from turret.data.prepared import PreparedData
+from turret.recommending import item_text
 from turret.service.errors import InvalidFieldError, ServiceError
 from turret.service.http.app import create_app
 from turret.service.http.routes.page import STATIC, admin_url
@@ -34,6 +38,7 @@ from turret.service.settings import Settings, read_settings
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.catalog.catalog import Catalog
+from turret.training.page.recommended import item_namer
 
 OURS = [path for path in STATIC.rglob("*") if path.is_file() and "vendored" not in path.parts]
 
@@ -273,18 +278,43 @@ def test_the_fields_are_summarised_by_their_kinds() -> None:
         "new": [True, False, None, True],
         "mixed": [1, "a", None, None],
     }
-    assert summarise(catalog(**fields)) == {
-        "title": "title",
-        "picture": None,
-        "fields": [
-            {"name": "title", "kind": "text", "missing": 1},
-            {"name": "genres", "kind": "texts", "missing": 2},
-            {"name": "year", "kind": "number", "missing": 2, "minimum": 1980.0, "maximum": 1999.0},
-            {"name": "sizes", "kind": "numbers", "missing": 2, "minimum": 1.0, "maximum": 2.0},
-            {"name": "new", "kind": "boolean", "missing": 1},
-            {"name": "mixed", "kind": "mixed", "missing": 2},
-        ],
+    found = summarise(catalog(**fields))
+    assert [found["title"], found["picture"], found["show"]] == ["title", None, []]
+    assert [one | {"label": None, "unit": None} for one in found["fields"]] == found["fields"]
+    assert [{name: one[name] for name in one.keys() - {"label", "unit"}} for one in found["fields"]] == [
+        {"name": "title", "kind": "text", "missing": 1},
+        {"name": "genres", "kind": "texts", "missing": 2},
+        {"name": "year", "kind": "number", "missing": 2, "minimum": 1980.0, "maximum": 1999.0},
+        {"name": "sizes", "kind": "numbers", "missing": 2, "minimum": 1.0, "maximum": 2.0},
+        {"name": "new", "kind": "boolean", "missing": 1},
+        {"name": "mixed", "kind": "mixed", "missing": 2},
+    ]
+
+
+def test_the_fields_that_people_see_are_those_of_the_preparation(tmp_path: Path) -> None:
+    """From the options of `prepare` to the answer of the service; a bundle keeps them."""
+    items, log = tmp_path / "items.csv", tmp_path / "log.csv"
+    items.write_text("item_id,title_de,title_en,price\na,Rote Tasse,Red cup,12.5\nb,Blaue Tasse,Blue cup,8\n")
+    log.write_text("user_id,item_id,timestamp\nu,a,1\nu,b,2\n")
+    shown: dict[str, Any] = {
+        "display__title": "title_en",
+        "display__show": ["price:Price:EUR", "title_de::", "item_colour"],
     }
+    refusal = "--show 'item_colour': items have no such field for answers; they have title_de, title_en"
+    with pytest.raises(ColumnError, match=refusal):
+        prepare_as(tmp_path / "prepared", source=log, items=items, **shown)
+    shown["display__show"] = ["price:Price:EUR", "title_de::"]
+    data = PreparedData.open(prepare_as(tmp_path / "prepared", source=log, items=items, **shown).folder)
+    built = Catalog.build(data.item_ids.ids(range(2)), data.fields, data.display)
+    built.save(tmp_path)
+    found = summarise(Catalog.load(tmp_path, 2))
+    assert [found["title"], found["show"]] == ["title_en", ["price", "title_de"]]
+    told = {one["name"]: (one["label"], one["unit"]) for one in found["fields"]}
+    assert told == {"title_de": (None, None), "title_en": (None, None), "price": ("Price", "EUR")}
+    assert item_namer(data)(0)["title"] == "Red cup"
+    fields = {"title_de": "Rote Tasse", "title_en": "Red cup"}
+    assert item_text("a", fields, "title_en") == "Red cup [a]"
+    assert item_text("Rote Tasse", fields) == "Rote Tasse", "a name that is the id stands once"
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from turret.data.configuration import NO_DISPLAY, DisplaySettings
 from turret.data.errors import DataError
 from turret.data.features import Feature
 from turret.data.files import open_array, save_array
@@ -48,7 +49,7 @@ class BundleContents:
     `experiment` holds the settings of the training, which a warm start needs. `golden` holds queries with
     training's own best items, those of the history left out unless there is a repeat term, scored as
     `card.scoring` says, and items where there is an `item_tower`. `query_vectors` are float32 [Q, D] of
-    users, which recall is measured with. `item_map` is for people who look at the catalog.
+    users, which recall is measured with. `item_map` and `display` are for people who look at the catalog.
     """
 
     card: ModelCard
@@ -65,6 +66,7 @@ class BundleContents:
     item_tower: bytes | None = None
     experiment: dict[str, Any] = field(default_factory=dict)
     item_map: NDArray[np.uint16] | None = None
+    display: DisplaySettings = NO_DISPLAY
 
 
 def publish(root: Path, contents: BundleContents) -> Path:
@@ -90,7 +92,8 @@ def _write(folder: Path, contents: BundleContents) -> None:
     save_array(folder / QUERY_VECTORS, queries)
     save_array(folder / "popularity.npy", np.asarray(contents.popularity, dtype=np.int64))
     contents.vocabulary.save(folder / "vocabulary.json")
-    Catalog.build(contents.vocabulary.ids(range(len(contents.vocabulary))), contents.fields).save(folder)
+    ids = contents.vocabulary.ids(range(len(contents.vocabulary)))
+    Catalog.build(ids, contents.fields, contents.display).save(folder)
     (folder / "user_features.json").write_bytes(FEATURES.dump_json(contents.user_features))
     (folder / "user_tower.onnx").write_bytes(contents.user_tower)
     (folder / "model.safetensors").write_bytes(contents.model)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
+from turret.data.configuration import NO_DISPLAY, DisplaySettings
 from turret.tower.catalog.columns import Column, Kind, column_arrays, comparable, kind_of, open_column
 from turret.tower.catalog.masks import MaskCache
 from turret.tower.config import Settings
@@ -25,23 +26,26 @@ class Head(Settings):
 
     Field number i has the sections `<i>.<array>`. Section `items` holds the JSON of each row end to end,
     `"id":7,"fields":{"title":"Heat"}`; `starts` [N + 1] says where that of each row begins and `field_starts`
-    [N] where its fields do.
+    [N] where its fields do. `display` says which fields people see.
     """
 
     kinds: dict[str, Kind]
+    display: DisplaySettings = NO_DISPLAY
     sections: dict[str, Section]
 
 
 class Catalog:
     """The fields of N items, memory-mapped: as JSON for answers, and as columns for filters.
 
-    `kinds` are those of the fields by name; `masks` caches the masks of recent filters.
+    `kinds` are those of the fields by name; `display` says which of them people see; `masks` caches the masks
+    of recent filters.
     """
 
     def __init__(self, head: Head, sections: Sections, count: int) -> None:
         self._head = head
         self._count = count
         self.kinds = head.kinds
+        self.display = head.display
         self.masks = MaskCache()
         self._buffer = sections.buffer
         if "items" not in head.sections or head.sections["items"].offset:
@@ -61,7 +65,12 @@ class Catalog:
         return self._count
 
     @classmethod
-    def build(cls, ids: Sequence[int | str], fields: Mapping[str, Sequence[Any]]) -> "Catalog":
+    def build(
+        cls,
+        ids: Sequence[int | str],
+        fields: Mapping[str, Sequence[Any]],
+        display: DisplaySettings = NO_DISPLAY,
+    ) -> "Catalog":
         """Make a catalog in memory from one value a row in each field; a NaN or infinity becomes null.
 
         Raises BundleError when a field has another number of values than there are ids, or holds a text
@@ -83,7 +92,8 @@ class Catalog:
         for i, (name, values) in enumerate(fields.items()):
             arrays |= {f"{i}.{part}": array for part, array in column_arrays(kinds[name], values).items()}
         sections, body = pack(arrays)
-        return cls(Head(kinds=kinds, sections=sections), Sections(sections, body, BODY), len(ids))
+        head = Head(kinds=kinds, display=display, sections=sections)
+        return cls(head, Sections(sections, body, BODY), len(ids))
 
     @classmethod
     def load(cls, folder: Path, count: int) -> "Catalog":

@@ -114,6 +114,7 @@ def _contents(run: Run, data: PreparedData, version: str, work: Path) -> BundleC
         experiment=run.experiment.model_dump(mode="json"),
         query_vectors=_query_vectors(data, model, items),
         item_map=project_items(vectors, run.experiment.tower.scoring),
+        display=data.display,
     )
 
 

@@ -146,8 +146,8 @@ def nearest_items(model: TwoTowers, popularity: Counts, seed: int) -> dict[str, 
 def item_namer(data: PreparedData) -> Callable[[int], dict[str, Any]]:
     """Return a function that names an item row: its `id`, `title` (None without one) and `details`.
 
-    The title is a text field with the usual name, else the first one with mostly distinct texts. Details are
-    the first other fields as texts.
+    The title is the field that `data prepare --title` named, else a text field with the usual name, else the
+    first one with mostly distinct texts. Details are the first other fields as texts.
     """
     distinct = {}
     for name, values in data.fields.items():
@@ -155,7 +155,10 @@ def item_namer(data: PreparedData) -> Callable[[int], dict[str, Any]]:
         if known and all(isinstance(value, str) for value in known):
             distinct[name] = len(set(known)) / len(known)
     usual = [name for title in TITLES for name in distinct if name.lower() == title]
-    title_field = next(iter([*usual, *(name for name, share in distinct.items() if share > _DISTINCT)]), "")
+    named_field = [data.display.title] if data.display.title else []
+    title_field = next(
+        iter([*named_field, *usual, *(name for name, share in distinct.items() if share > _DISTINCT)]), ""
+    )
 
     def named(row: int) -> dict[str, Any]:
         texts = {name: _text(values[row]) for name, values in data.fields.items()}

@@ -288,12 +288,15 @@ class FieldValue(Answer):
 class FieldSummary(Answer):
     """A field of the catalog.
 
-    `missing`: the number of items without a value. `minimum` and `maximum`: of numbers. `values`: the most
-    frequent texts, up to 100, of a field whose values are shared by items.
+    `label` and `unit`: how people read it, as `turret data prepare --show` says. `missing`: the number of
+    items without a value. `minimum` and `maximum`: of numbers. `values`: the most frequent texts, up to 100,
+    of a field whose values are shared by items.
     """
 
     name: str
     kind: FieldKind
+    label: str | None = None
+    unit: str | None = None
     missing: int
     minimum: float | None = None
     maximum: float | None = None
@@ -301,11 +304,15 @@ class FieldSummary(Answer):
 
 
 class FieldsAnswer(Answer):
-    """The fields of a version; `title` names the one that names an item, `picture` the one with pictures."""
+    """The fields of a version; `title` names the one that names an item, `picture` the one with pictures.
+
+    `show` names the ones that people see beside it, in this order; empty where the preparation named none.
+    """
 
     version: str
     title: str | None
     picture: str | None
+    show: tuple[str, ...] = ()
     fields: tuple[FieldSummary, ...]
 
 

@@ -2,11 +2,11 @@
 
 import { get, settings } from "./api.js";
 import { h } from "./dom.js";
-import { text } from "./format.js";
+import { inUnit, text } from "./format.js";
 
 let loading = null;
 /** The answer of /v1/fields, or one without fields before it arrived. */
-export let catalog = { version: null, title: null, picture: null, fields: [] };
+export let catalog = { version: null, title: null, picture: null, show: [], fields: [] };
 const known = new Map();
 const LONGEST_ADDRESS = 8000; // the service refuses a head of more than 16 kB
 
@@ -72,16 +72,22 @@ export function named(tag, name, { class: kind = "title", ...attributes } = {}) 
   return h(tag, { class: isLong(name) ? `${kind} long` : kind, title: isLong(name) && name, ...attributes }, name);
 }
 
-/** A few fields of an item as text, short ones first, without its title and picture. */
+const fieldOf = (name) => catalog.fields.find((field) => field.name === name);
+
+/** The name of a field for people: its label, else the name of its column. */
+export const labelOf = (name) => fieldOf(name)?.label ?? name;
+
+/** The fields of an item that the catalog names for people; without such names a few, short ones first. */
 function details(item, most) {
   const isSentence = ([, value]) => value.length > 40;
-  return Object.entries(item.fields ?? {})
+  const named = catalog.show.map((name) => [name, item.fields?.[name]]);
+  const parts = (named.length ? named : Object.entries(item.fields ?? {}))
     .filter(([name, value]) => name !== catalog.title && name !== catalog.picture && !isEmpty(value))
-    .map(([name, value]) => [name, text(value, 80)])
-    .sort((a, b) => isSentence(a) - isSentence(b)).slice(0, most);
+    .map(([name, value]) => [labelOf(name), inUnit(value, fieldOf(name)?.unit, 80)]);
+  return named.length ? parts : parts.sort((a, b) => isSentence(a) - isSentence(b)).slice(0, most);
 }
 
-const isEmpty = (value) => value === null || value === "" || (Array.isArray(value) && !value.length);
+const isEmpty = (value) => value === null || value === undefined || value === "" || (Array.isArray(value) && !value.length);
 
 /** A line of details. */
 export function detailLine(item, most = 4) {

@@ -54,6 +54,15 @@ export function text(value, limit = 120) {
   return shorten(shown, limit);
 }
 
+/** A value with its unit: 12.5 in EUR is €12.50, and in kg 12.5 kg. */
+export function inUnit(value, unit, limit) {
+  if (!unit) return text(value, limit);
+  if (typeof value === "number" && Intl.supportedValuesOf("currency").includes(unit)) {
+    return new Intl.NumberFormat("en", { style: "currency", currency: unit }).format(value);
+  }
+  return `${text(value, limit)}\u00a0${unit}`;
+}
+
 /** At most `limit` characters, cut behind a word if that keeps more than half of them. */
 function shorten(text, limit) {
   if (text.length <= limit) return text;

@@ -1,7 +1,7 @@
 /** Colours by a field: the choice of the field, and a legend whose groups can be hidden. */
 
 import { get } from "../app/api.js";
-import { catalog } from "../app/catalog.js";
+import { catalog, labelOf } from "../app/catalog.js";
 import { button, fill, h, sentence } from "../app/dom.js";
 import { count } from "../app/format.js";
 import { latest } from "../app/latest.js";
@@ -54,7 +54,7 @@ export function createGroups(onChange) {
   async function update({ force = false } = {}) {
     const fields = colourable();
     const wanted = state.colour ?? fields[0]?.name ?? "none";
-    fill(select, h("option", { value: "" }, "No field"), fields.map((field) => h("option", { value: field.name }, field.name)));
+    fill(select, h("option", { value: "" }, "No field"), fields.map((field) => h("option", { value: field.name }, labelOf(field.name))));
     select.value = fields.some((field) => field.name === wanted) ? wanted : "";
     if (present?.field === wanted && !force) return;
     hidden.clear();

@@ -1,5 +1,7 @@
 /** The call for a state, /v1/recommend or /v1/search, and its body. */
 
+import { labelOf } from "../app/catalog.js";
+
 /** The path of the call. */
 export const callOf = (state) => state.query === null ? "v1/recommend" : "v1/search";
 
@@ -27,7 +29,7 @@ export function bodyOf(state, { explain = false } = {}) {
 
 /** The conditions of a state in words, for where its controls are not shown; empty without any. */
 export function conditionsOf(state) {
-  const list = (word, names) => names.length > 0 && `${word}${names.length > 1 ? "s" : ""} ${names.join(", ")}`;
+  const list = (word, names) => names.length > 0 && `${word}${names.length > 1 ? "s" : ""} ${names.map(labelOf).join(", ")}`;
   return [list("filter", Object.keys(state.filter)), list("cap", Object.keys(state.cap)),
     state.diversity > 0 && `diversity ${state.diversity}`, state.min_score !== null && `minimum score ${state.min_score}`,
     state.exclude_seen !== null && `used items ${state.exclude_seen ? "left out" : "allowed"}`].filter(Boolean).join("; ");

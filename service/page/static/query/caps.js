@@ -1,6 +1,6 @@
 /** Caps: at most so many items with the same value of a field. */
 
-import { catalog } from "../app/catalog.js";
+import { catalog, labelOf } from "../app/catalog.js";
 import { button, fill, h, newId } from "../app/dom.js";
 import { change, state } from "../app/state.js";
 
@@ -20,9 +20,9 @@ export function createCaps() {
       drawn = written(cap);
       change({ cap });
     });
-    return h("div", { class: "cap-row" }, h("label", { for: id }, "At most"), input, h("span", {}, `with the same ${name}`),
+    return h("div", { class: "cap-row" }, h("label", { for: id }, "At most"), input, h("span", {}, `with the same ${labelOf(name)}`),
       button("×", () => change({ cap: Object.fromEntries(Object.entries(state.cap).filter(([other]) => other !== name)) }),
-        { class: "icon", "aria-label": `Remove the cap of ${name}`, title: "Remove" }));
+        { class: "icon", "aria-label": `Remove the cap of ${labelOf(name)}`, title: "Remove" }));
   }
 
   adder.addEventListener("change", () => adder.value && change({ cap: { ...state.cap, [adder.value]: 2 } }));
@@ -34,7 +34,7 @@ export function createCaps() {
     fill(rows, Object.entries(state.cap).map(row));
     const free = catalog.fields.filter((field) => !Object.hasOwn(state.cap, field.name) && !["mixed", "none"].includes(field.kind));
     const isFull = !free.length || Object.keys(state.cap).length >= 10;
-    fill(adder, h("option", { value: "" }, catalog.fields.length ? (isFull ? "No more fields" : "Add a cap…") : "The catalog has no fields"), free.map((field) => h("option", { value: field.name }, field.name)));
+    fill(adder, h("option", { value: "" }, catalog.fields.length ? (isFull ? "No more fields" : "Add a cap…") : "The catalog has no fields"), free.map((field) => h("option", { value: field.name }, labelOf(field.name))));
     adder.disabled = isFull;
   }
 

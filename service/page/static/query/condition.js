@@ -1,5 +1,6 @@
 /** The editor of one field's condition, by the kind of the field. */
 
+import { labelOf } from "../app/catalog.js";
 import { bar, button, fill, h, newId } from "../app/dom.js";
 import { count, number } from "../app/format.js";
 
@@ -61,7 +62,7 @@ function choice(field, condition, set) {
   const select = h("select", { id }, [["", "Yes or no"], ["true", "Yes"], ["false", "No"]].map(([value, label]) => h("option", { value }, label)));
   select.value = condition.equals === undefined ? "" : String(condition.equals);
   select.addEventListener("change", () => set({ equals: select.value === "" ? undefined : select.value === "true" }));
-  return h("div", {}, h("label", { for: id, class: "spoken" }, `Value of ${field.name}`), select);
+  return h("div", {}, h("label", { for: id, class: "spoken" }, `Value of ${labelOf(field.name)}`), select);
 }
 
 function texts(field, condition, set) {
@@ -76,7 +77,7 @@ function texts(field, condition, set) {
     write();
   };
   const values = field.values ?? [];
-  return h("div", {}, h("label", { for: modeId, class: "spoken" }, `How ${field.name} is compared`), mode,
+  return h("div", {}, h("label", { for: modeId, class: "spoken" }, `How ${labelOf(field.name)} is compared`), mode,
     values.length > 0 && choices(field, values, chosen, toggle),
     (values.length === 0 || values.length >= 100 || chosen.some((value) => !values.some((each) => each.value === value)))
       && typed(field, values, chosen, toggle),
@@ -86,7 +87,7 @@ function texts(field, condition, set) {
 function choices(field, values, chosen, toggle) {
   const most = Math.max(...values.map((each) => each.items), 1);
   const chosenFirst = [...values].sort((a, b) => chosen.includes(b.value) - chosen.includes(a.value));
-  return h("div", { class: "choices", tabindex: "0", role: "group", "aria-label": `Values of ${field.name}` }, chosenFirst.map(({ value, items }) => {
+  return h("div", { class: "choices", tabindex: "0", role: "group", "aria-label": `Values of ${labelOf(field.name)}` }, chosenFirst.map(({ value, items }) => {
     const id = newId("filter");
     const box = h("input", { id, type: "checkbox", checked: chosen.includes(value) });
     box.addEventListener("change", () => toggle(value, box.checked));

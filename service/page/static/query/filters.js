@@ -1,6 +1,6 @@
 /** Filters from the fields of the catalog; docs/filters.md describes the object that they write. */
 
-import { catalog } from "../app/catalog.js";
+import { catalog, labelOf } from "../app/catalog.js";
 import { button, fill, h } from "../app/dom.js";
 import { change, state } from "../app/state.js";
 import { editorOf, isEditable } from "./condition.js";
@@ -15,6 +15,8 @@ function hintOf(name, field) {
   if (field || COMBINING.includes(name)) return "From the address; it can be removed here.";
   return catalog.version === null ? "Loading…" : "The live version has no such field. Remove this filter.";
 }
+
+const legendOf = (name, field) => (field?.unit ? `${labelOf(name)} (${field.unit})` : labelOf(name));
 
 export function createFilters() {
   const rows = h("div", { class: "rows" });
@@ -40,13 +42,13 @@ export function createFilters() {
 
   function row(name) {
     const field = catalog.fields.find((each) => each.name === name);
-    const drop = button("×", () => remove(name), { class: "icon", "aria-label": `Remove the filter of ${name}`, title: "Remove" });
+    const drop = button("×", () => remove(name), { class: "icon", "aria-label": `Remove the filter of ${labelOf(name)}`, title: "Remove" });
     if (!field || !isEditable(conditionOf(name), field)) {
-      return h("fieldset", { class: "condition" }, h("legend", {}, name), drop,
+      return h("fieldset", { class: "condition" }, h("legend", {}, legendOf(name, field)), drop,
         h("p", { class: "hint" }, hintOf(name, field)),
         h("code", {}, JSON.stringify(conditionOf(name))));
     }
-    return h("fieldset", { class: "condition" }, h("legend", {}, name), drop,
+    return h("fieldset", { class: "condition" }, h("legend", {}, legendOf(name, field)), drop,
       editorOf(field, conditionOf(name), (condition) => write(name, condition)));
   }
 
@@ -54,7 +56,7 @@ export function createFilters() {
     fill(rows, names.map(row));
     const free = catalog.fields.filter((field) => !names.includes(field.name) && !COMBINING.includes(field.name));
     fill(adder, h("option", { value: "" }, catalog.fields.length ? (free.length ? "Add a filter…" : "No more fields") : "The catalog has no fields"),
-      free.map((field) => h("option", { value: field.name }, field.name)));
+      free.map((field) => h("option", { value: field.name }, labelOf(field.name))));
     adder.disabled = !free.length;
   }
 
