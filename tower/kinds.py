@@ -47,7 +47,8 @@ class CountedKinds:
             names = list(seen)
         # Behind the names are the codes of no kind, and of any other.
         self._codes: dict[str | None, int] = {name: code for code, name in enumerate([*names, None])}
-        self._spans = np.append(left_out_for(table, seen, names), 0.0)
+        spans = left_out_for(table, seen, names)
+        self._spans = np.array([*spans, 0.0 if table else spans[-1]])
         self._read = np.arange(len(self._spans)) if table else np.full(len(self._spans), -1)
         self._read[len(names)] = -1
         self._are_read = self._read < max(len(read), 1)

@@ -217,6 +217,16 @@ def test_the_python_api_answers_as_the_service(shop: TestClient, tmp_path: Path,
             model.recommend([wrong])
 
 
+@pytest.mark.parametrize("duplicates", ["keep", "last"])
+def test_a_version_without_kinds_leaves_out_the_items_of_any_kind(tmp_path: Path, duplicates: str) -> None:
+    publish(tmp_path, contents(duplicates=duplicates))
+    history: list[Any] = [{"item": 101, "kind": "view"}, 102]
+    with serving(tmp_path) as client:
+        answer = ids(recommended(client, history=history, k=60))
+    assert answer == [one.id for one in turret.load(tmp_path).recommend(history, k=60)]
+    assert {101, 102}.isdisjoint(answer)
+
+
 @pytest.mark.parametrize(
     ("path", "body", "field", "names"),
     [
