@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from turret.data.kinds import Seen, left_out_for, negative_kinds, read_kinds
 from turret.data.vocabulary import Id, Vocabulary
 from turret.tower.format.manifest import ModelCard
+from turret.tower.repeats import Slot
 from turret.tower.times import Times
 
 Mask = NDArray[np.bool_]
@@ -59,6 +60,12 @@ class CountedKinds:
         self.has_kinds = bool(table)
         self.span: float = self._spans.max()
 
+    @property
+    def leaves_out_all(self) -> bool:
+        """Whether each event that is read leaves out its item for ever."""
+        codes = [*self._codes.values()]
+        return bool(np.isinf(self._spans[codes][self._are_read[codes]]).all())
+
     def count(
         self, items: Sequence[Id], kinds: Sequence[str | None], times: Sequence[int] | None, asked: float
     ) -> Counted:
@@ -96,6 +103,16 @@ class CountedKinds:
 
     def _code(self, kind: str | None) -> int:
         return self._codes.get(kind or None, len(self._spans) - 1)
+
+
+def refusal_of(among: Slot, manifest: ModelCard, asked: Seen = None) -> str | None:
+    """Why a bundle has no answer of this kind for any history, if it has none."""
+    if among != "all" and manifest.reads_queries:
+        return f"version {manifest.version} answers queries and reads no history; leave this out"
+    if among == "again" and CountedKinds(manifest, asked).leaves_out_all:
+        reason = f"version {manifest.version} leaves out all used items here, so none is answered again"
+        return f"{reason}; set exclude_seen to false, or to the kinds whose items are left out"
+    return None
 
 
 class ReadHistory(NamedTuple):

@@ -7,7 +7,7 @@ predict repeats.
 """
 
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,12 +25,15 @@ NUMBERS = ("count", "popularity")
 CLASSES = {"recency": 11, "share": _SHARES, "length": 11, "age": 24, "due": 2 * _DUE + 2}
 _TIMED, _OF_KINDS = ("age", "due"), ("recency", "age")
 
+Slot = Literal["all", "new", "again"]
+"""The items that an answer ranks: all, those without a use in the user's history, or those with one."""
+
 Rows = NDArray[np.integer[Any]]
 Scores = NDArray[np.float32]
 
 
 class Events(NamedTuple):
-    """The newest events of B histories, end to end, oldest first: at most `EVENTS` of each.
+    """The events of B histories, end to end, oldest first: a repeat term reads the newest `EVENTS` of each.
 
     Attributes:
         rows: int64 [P], their items.
@@ -45,6 +48,27 @@ class Events(NamedTuple):
     times: NDArray[np.float64] | None = None
     asked: NDArray[np.float64] | None = None
     kinds: NDArray[np.int64] | None = None
+
+    @classmethod
+    def of_one(
+        cls, rows: Rows, times: Times | None = None, kinds: Rows | None = None, merging: Merging | None = None
+    ) -> "Events":
+        """The uses in one history of rows, oldest first, of events that were merged by the rule `merging`."""
+        events = cls(
+            np.asarray(rows, dtype=np.int64),
+            np.array([len(rows)]),
+            None if times is None else times.events,
+            None if times is None else np.array([times.asked]),
+            None if kinds is None else np.asarray(kinds, dtype=np.int64),
+        )
+        return events if merging is None else events.uses(merging)
+
+    def rows_of(self, among: Slot, excluded: Rows) -> tuple[Rows, NDArray[np.int64] | None]:
+        """The rows that an answer leaves out, with those `excluded`, and those that it ranks (None: all)."""
+        if among == "all":
+            return excluded, None
+        used = np.unique(self.rows)
+        return (excluded, used) if among == "again" else (np.concatenate([excluded, used]), None)
 
     def uses(self, merging: Merging) -> "Events":
         """Those that are uses of their items: all but the signals of a visit that goes on."""
@@ -231,14 +255,7 @@ class RepeatTerm(Settings):
 
         `merging` is the rule by which its events were merged, if they were.
         """
-        newest = np.asarray(rows[-EVENTS:], dtype=np.int64)
-        events = Events(
-            newest,
-            np.array([len(newest)]),
-            None if times is None else times.events[-EVENTS:],
-            None if times is None else np.array([times.asked]),
-            None if kinds is None else np.asarray(kinds[-EVENTS:], dtype=np.int64),
-        )
-        events = events if merging is None else events.uses(merging)
+        newest = None if times is None else times.newest(EVENTS)
+        events = Events.of_one(rows[-EVENTS:], newest, None if kinds is None else kinds[-EVENTS:], merging)
         weights, used = self.weights(events), used_items(events, popularity, self.kinds)
         return Bonus(used.rows, weights.values(used), np.float32(weights.slope))

@@ -82,6 +82,7 @@ class Cap:
 
 Rows = NDArray[np.integer[Any]]
 Vectors = NDArray[np.float32]
+NOTHING = Ranking(np.empty(0, np.int64), np.empty(0, np.float32), Plan("subset"))
 
 
 def _joined(excluded: Rows | None, bonus: Bonus | None) -> Rows | None:
@@ -157,11 +158,16 @@ class Retriever:
         excluded: Rows | None = None,
         allowed: RowMask | None = None,
         bonus: Bonus | None = None,
+        only: NDArray[np.int64] | None = None,
     ) -> Ranking:
         """Rank the catalog for one user's vector [D], or several [V, D]; raises as `Planner.nearest`.
 
-        Items with a `bonus` are scored exactly, and merged with the best of the others.
+        Items with a `bonus` are scored exactly, and merged with the best of the others. The distinct rows
+        `only`, if given, are ranked alone, all by their exact scores.
         """
+        if only is not None:
+            plan = Plan("subset", None if allowed is None else allowed.count)
+            return self._scored(NOTHING._replace(plan=plan), vector, k, excluded, allowed, bonus, only)
         found = self.planner.nearest(vector, k, _joined(excluded, bonus), allowed)
         return self._scored(found, vector, k, excluded, allowed, bonus)
 
@@ -187,19 +193,22 @@ class Retriever:
         excluded: Rows | None,
         allowed: RowMask | None,
         bonus: Bonus | None,
+        only: NDArray[np.int64] | None = None,
     ) -> Ranking:
-        """The scores of the items that were found, merged with those of the history, as far as allowed."""
+        """The items that were found, merged with the rows `only` or those of a bonus, as far as allowed."""
         others = found._replace(scores=found.scores / self._temperature)
-        if bonus is None or not len(bonus.rows):
+        own = bonus.rows if only is None and bonus is not None else only
+        if own is None or not len(own):
             return others
-        keep = bonus.rows < len(self.planner)
+        keep = own < len(self.planner)
         if excluded is not None and len(excluded):
-            keep &= ~np.isin(bonus.rows, excluded)
+            keep &= ~np.isin(own, excluded)
         if allowed is not None:
-            keep[keep] = allowed.mask[bonus.rows[keep]]
-        own = bonus.rows[keep]
+            keep[keep] = allowed.mask[own[keep]]
+        own = own[keep]
         scores = self.planner.products(vector, own) / self._temperature
-        scores += bonus.gains(own, scores)
+        if bonus is not None:
+            scores += bonus.gains(own, scores)
         rows, both = np.concatenate([others.rows, own]), np.concatenate([others.scores, scores])
         order = np.lexsort((rows, -both))[:k]
         plan = others.plan._replace(fetched=others.plan.fetched + len(own))

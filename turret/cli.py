@@ -5,7 +5,7 @@ import signal
 import sys
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -112,6 +112,10 @@ def recommend(
         typer.Option("--data", metavar="DIR", help="Prepared data with the user's history, or anybody's."),
     ] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="How many items.")] = 10,
+    among: Annotated[
+        Literal["all", "new", "again"],
+        typer.Option(help="All items, those without a use in the history, or those with one."),
+    ] = "all",
     url: Annotated[str, typer.Option(help="The running service.")] = URL,
     wait: Annotated[float, typer.Option(help="Seconds to wait for the service to be ready.")] = 0.0,
     as_json: AsJson = False,
@@ -134,12 +138,12 @@ def recommend(
     with recommending.service_client(url) as client:
         recommending.wait_until_ready(client, wait)
         if items is not None:
-            answer = client.recommend(history=items, k=k)
+            answer = client.recommend(history=items, k=k, among=among)
         elif user is not None:
-            answer = client.recommend(user_id=user, k=k)
+            answer = client.recommend(user_id=user, k=k, among=among)
             words = recommending.stored_history(client, user)
         else:
-            answer = client.recommend(k=k)
+            answer = client.recommend(k=k, among=among)
         title = None if as_json else recommending.title_field(client)
     if told:
         words = [

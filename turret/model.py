@@ -5,18 +5,20 @@ from datetime import datetime
 from os import PathLike
 from pathlib import Path
 from time import time as now
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
 from turret.data.features import QUERY
+from turret.data.kinds import Seen
 from turret.data.moments import FORMS, parse_moment
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.golden import load as load_bundle
 from turret.tower.catalog.filters import compile_filter
 from turret.tower.errors import BundleError
 from turret.tower.format.listing import bundle_folder
-from turret.tower.kinds import CountedKinds, ReadHistory, read_history
+from turret.tower.kinds import CountedKinds, ReadHistory, read_history, refusal_of
+from turret.tower.repeats import Events, Slot
 from turret.tower.retrieval import Retriever
 from turret.tower.times import Times
 
@@ -59,6 +61,7 @@ class Model:
         exclude_seen: bool | Sequence[str] | None = None,
         filter: Mapping[str, Any] | None = None,  # noqa: A002 (its name over HTTP)
         at: Moment | None = None,
+        among: Slot = "all",
     ) -> list[Recommendation]:
         """Return the k best next items, best first; fewer only if no more are allowed.
 
@@ -76,28 +79,36 @@ class Model:
                 bundle says.
             filter: a condition on the items' fields; see docs/filters.md.
             at: the time of the question, now by default; read where the events have times.
+            among: rank all items, those without a use in the history (`new`), or those with one (`again`).
 
         Raises:
             EncodingError: the user tower has no such feature, or the value does not fit it.
             FilterError: the catalog has no such field, or the condition does not fit it.
             ValueError: `k` is not positive, `history` or `exclude` is one text, an event has no item or other
-                keys, times are missing, unreadable or not in order, or the bundle doesn't have a kind.
+                keys, times are missing, unreadable or not in order, the bundle doesn't have a kind, or
+                `among` is none of these or has no items, as all used ones are left out.
         """
+        seen = exclude_seen if isinstance(exclude_seen, bool | None) else tuple(exclude_seen)
+        if among not in get_args(Slot):
+            raise ValueError(f"among = {among!r}: it must be all, new or again")
+        if refusal := refusal_of(among, self.bundle.manifest, seen):
+            raise ValueError(f"among = {among!r}: {refusal}")
         if k < 1:
             raise ValueError(f"k = {k}: it must be at least 1")
         for name, ids in (("history", history), ("exclude", exclude)):
             if isinstance(ids, str):  # else its letters would be ids
                 raise ValueError(f"{name} = {ids!r}: it must be a list of ids, such as [{ids!r}]")
-        rows, times, codes, seen, _ = self._read(list(history), exclude_seen, at)
-        excluded, _ = self.bundle.vocabulary.known_rows(list(exclude))
-        excluded = np.concatenate([excluded, seen])
+        rows, times, codes, left_out, _ = self._read(list(history), seen, at)
+        given, _ = self.bundle.vocabulary.known_rows(list(exclude))
+        uses = Events.of_one(rows, times, codes, self.bundle.manifest.merging)
+        excluded, only = uses.rows_of(among, np.concatenate([given, left_out]))
         allowed = None if filter is None else compile_filter(filter, self.bundle.catalog).allowed()
         if self.bundle.encoder.can_encode(rows, features or {}):
-            (ranking,) = self._retriever.recommend(
-                [rows], [features or {}], k, [excluded], [times], allowed, [codes]
-            )
+            (vector,) = self._retriever.encode([rows], [features or {}], [times], kinds=[codes])
+            (bonus,) = self._retriever.bonus_of_each([rows], [times], [codes])
+            ranking = self._retriever.nearest(vector, k, excluded, allowed, bonus, only)
             return self._items(ranking.rows, ranking.scores, "towers")
-        if self.bundle.manifest.reads_queries:
+        if self.bundle.manifest.reads_queries or only is not None:
             return []
         ranking = self._retriever.popular(k, excluded, allowed)
         return self._items(ranking.rows, ranking.scores, "popular")
@@ -140,7 +151,7 @@ class Model:
     def _read(
         self,
         history: Sequence[Id | Mapping[str, Any]],
-        exclude_seen: bool | Sequence[str] | None,
+        seen: Seen,
         at: Moment | None,
     ) -> ReadHistory:
         """The events as the service reads them."""
@@ -153,7 +164,6 @@ class Model:
                 form = '{"item": ID, "kind": NAME, "time": TIME}'
                 raise ValueError(f"{dict(one)} is no event; give an id, or {form}")
         kinds = [one.get("kind") for one in events]
-        seen = exclude_seen if isinstance(exclude_seen, bool | None) else tuple(exclude_seen)
         unknown = {*kinds, *(seen if isinstance(seen, tuple) else ())} - {None, *manifest.kinds}
         if manifest.kinds and unknown:
             known = ", ".join(manifest.kinds)

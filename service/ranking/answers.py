@@ -16,7 +16,14 @@ from turret.service.observing.quality import AnswerRecord
 from turret.service.overlay.fresh import FreshItems
 from turret.service.ranking.explaining import explain, without_each
 from turret.service.ranking.item_view import ItemView
-from turret.service.ranking.query import CountedHistory, Query, ResolvedQuery, check_kinds, count_history
+from turret.service.ranking.query import (
+    CountedHistory,
+    Query,
+    ResolvedQuery,
+    check_among,
+    check_kinds,
+    count_history,
+)
 from turret.service.ranking.searching import left_out, nearest, nearest_of_each, select
 from turret.service.schemas.fields import HISTORY_LIMIT, Cursor
 from turret.service.schemas.requests import RecommendRequest
@@ -26,6 +33,7 @@ from turret.tower.catalog.conditions import every
 from turret.tower.catalog.filters import Filter, compile_filter
 from turret.tower.errors import EncodingError, FilterError
 from turret.tower.format.manifest import Manifest
+from turret.tower.repeats import Events
 from turret.tower.retrieval import Ranking
 from turret.tower.times import Times
 
@@ -107,6 +115,7 @@ def _in_rows(
         version = query.after.version
         message = f"this cursor is of version {version}, which is no longer live; request the first page"
         raise ConflictError("cursor", None, message)
+    check_among(query, manifest)
     if manifest.kinds:
         check_kinds(request, manifest)
     by_rules = conditions_of(query.rules, view.bundle.catalog, manifest.version) if query.rules else []
@@ -122,6 +131,9 @@ def _in_rows(
         filtering = Filter(every([*own, *by_rules]), view.bundle.catalog)
     times, kinds = _read_beside(view, query, counted, len(unknown) > 0)
     resolved = ResolvedQuery(query, rows, times, kinds, unknown, excluded, filtering)
+    if query.needs_uses:
+        resolved.uses = Events.of_one(rows, times, kinds, manifest.merging)
+        resolved.excluded, resolved.only = resolved.uses.rows_of(request.among, excluded)
     return resolved if query.similar_to is None else _by_item(view, resolved, query.similar_to)
 
 
@@ -150,10 +162,10 @@ def _by_item(view: ItemView, resolved: ResolvedQuery, item: str) -> ResolvedQuer
 def _read_beside(
     view: ItemView, query: Query, counted: CountedHistory, is_some_unknown: bool
 ) -> tuple[Times | None, NDArray[np.int64] | None]:
-    """The times and the kinds of the known items of the history, as far as the version uses them."""
+    """The times and the kinds of the known items of the history, as far as they are read."""
     manifest = view.bundle.manifest
-    times = counted.times if manifest.uses_times else None
-    kinds = counted.kinds if manifest.uses_kinds else None
+    times = counted.times if manifest.uses_times or query.needs_uses else None
+    kinds = counted.kinds if manifest.uses_kinds or query.needs_uses else None
     if times is None and kinds is None:
         return None, None
     are_known: Any = slice(None)
@@ -247,7 +259,7 @@ def _record(fresh: FreshItems, entry: ResolvedQuery, ranking: Ranking) -> Answer
     source = "popular" if plan.kind == "popularity" else "towers"
     if len(fresh) and len(rows) and rows.max() >= fresh.first_row:
         source = "fresh"
-    plain = entry.vector if entry.query.is_plain else None
+    plain = entry.vector if entry.query.is_plain and entry.only is None else None
     excluded, allowed = left_out(fresh, entry)
     mask = None if allowed is None else allowed.mask
     k = entry.query.request.k
@@ -264,4 +276,4 @@ def _cursor(view: ItemView, query: Query, ranking: Ranking) -> Cursor:
     # Without the time, equal requests have equal answers.
     is_timed = manifest.uses_times or (manifest.kinds and query.times is not None)
     until = query.until if query.is_stored or is_timed else 0
-    return Cursor(manifest.version, until, shown + len(ranking.rows), *last)
+    return Cursor(manifest.version, until, shown + len(ranking.rows), *last, query.request.among)

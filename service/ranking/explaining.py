@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from turret.data.features import QUERY, grams
+from turret.data.kinds import read_kinds
 from turret.service.ranking.item_view import ItemView
 from turret.service.ranking.query import ResolvedQuery
 from turret.service.ranking.searching import scores_by_towers, scores_of
+from turret.tower.repeats import Events
 from turret.tower.retrieval import Ranking
 from turret.tower.times import Times
 
@@ -19,6 +21,7 @@ from turret.tower.times import Times
 REMOVED, NAMED = 100, 3
 # The most grams that are reported per item.
 MATCHED = 50
+_DAY = 86_400.0
 
 
 def explain(
@@ -29,7 +32,7 @@ def explain(
     `shorter` has the query of each history without one item, by its row, with their vectors and bonuses.
     `pulled_by` lists the history items whose removal, one at a time, lowers the item's score most, with the
     change (leave-one-out). `matched` lists the words (each as "=word") and letter trigrams that the item's
-    texts share with a query.
+    texts share with a query. `uses` says how often and when the history has the item itself.
     """
     explanation: dict[str, Any] = {"plan": ranking.plan._asdict()}
     if query.vector is not None:
@@ -38,6 +41,9 @@ def explain(
             {"id": view.id(row), "score_parts": _parts(view, query, row), "pulled_by": pull}
             for row, pull in zip(ranking.rows.tolist(), pulls, strict=True)
         ]
+        for row, item in zip(ranking.rows.tolist(), explanation["items"], strict=True):
+            if query.uses is not None and (uses := _uses(view, query.uses, row)):
+                item["uses"] = uses
         if isinstance(text := query.query.request.features.get(QUERY), str):
             for row, item in zip(ranking.rows.tolist(), explanation["items"], strict=True):
                 item["matched"] = _matched(view, text, row)
@@ -54,10 +60,27 @@ def _matched(view: ItemView, query: str, row: int) -> list[str]:
     return sorted(matched, key=lambda gram: not gram.startswith("="))[:MATCHED]
 
 
+def _uses(view: ItemView, uses: Events, row: int) -> dict[str, Any] | None:
+    """How often the history has an item, by kinds too, the mean days between, and since; None if never."""
+    at = np.flatnonzero(uses.rows == row)
+    if not len(at):
+        return None
+    names, codes = read_kinds(view.bundle.manifest.kinds), np.full(len(at), -1)
+    codes = codes if uses.kinds is None else uses.kinds[at]
+    counts = {name: int(np.count_nonzero(codes == code)) for code, name in enumerate(names)}
+    every = last = None
+    if uses.times is not None and uses.asked is not None:
+        *gaps, since = np.diff([*uses.times[at], uses.asked[0]]) / _DAY
+        every, last = round(float(np.mean(gaps)), 3) if gaps else None, max(0.0, round(float(since), 3))
+    kinds = {name: count for name, count in counts.items() if count}
+    return {"times": len(at), "kinds": kinds, "every_days": every, "last_days_ago": last}
+
+
 def _parts(view: ItemView, query: ResolvedQuery, row: int) -> dict[str, float | bool]:
     """The inner product with the item's vector [D], the temperature, and what applies of the others.
 
-    These are the item's bias, and the gain of an item of the history by a repeat term.
+    These are the item's bias, and of an item of the history the score by the towers and its gain by a repeat
+    term.
     """
     scoring, user, (item,) = view.bundle.manifest.scoring, query.vector, view.vectors(np.array([row]))
     assert user is not None
@@ -71,6 +94,7 @@ def _parts(view: ItemView, query: ResolvedQuery, row: int) -> dict[str, float | 
         parts["without_sign"] = True
     if query.bonus is not None and row in query.bonus.rows:
         by_towers = scores_by_towers(scoring, user, item[None])
+        parts["towers"] = float(by_towers[0])
         parts["repeat"] = float(query.bonus.gains(np.array([row]), by_towers)[0])
     return parts
 

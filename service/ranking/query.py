@@ -24,8 +24,8 @@ from turret.service.versions.holder import LoadedModel
 from turret.service.versions.record import Rule, RuleSet
 from turret.tower.catalog.filters import Filter
 from turret.tower.format.manifest import Manifest
-from turret.tower.kinds import CountedKinds
-from turret.tower.repeats import EVENTS, Bonus
+from turret.tower.kinds import CountedKinds, refusal_of
+from turret.tower.repeats import EVENTS, Bonus, Events, Rows
 from turret.tower.times import Times
 
 NO_HISTORY = History((), ())
@@ -51,6 +51,11 @@ class Query(NamedTuple):
         return self.request.history is None and bool(self.request.visitors)
 
     @property
+    def needs_uses(self) -> bool:
+        """Whether the answer depends on, or names, the uses of items."""
+        return self.request.among != "all" or self.request.explain
+
+    @property
     def is_plain(self) -> bool:
         """Whether the answer is the beginning of the ranking, without further conditions."""
         return self.request.is_plain and self.after is None
@@ -62,7 +67,8 @@ class ResolvedQuery:
 
     `rows`, `times` and `kinds` are those of the events that the version reads. `vector` [D] is the user's;
     None if no item is known, or if the index can't be searched. `bonus` is what items of the history gain by
-    the version's repeat term.
+    the version's repeat term. `uses` are the events that are uses of their items, where the request needs
+    them; `only` are the rows that are ranked, None for all.
     """
 
     query: Query
@@ -70,15 +76,18 @@ class ResolvedQuery:
     times: Times | None
     kinds: NDArray[np.int64] | None
     unknown: list[int | str]
-    excluded: NDArray[np.int32]
+    excluded: Rows
     filtering: Filter | None
     vector: NDArray[np.float32] | None = None
     bonus: Bonus | None = None
+    uses: Events | None = None
+    only: NDArray[np.int64] | None = None
 
     @property
     def is_plain(self) -> bool:
         """Whether the answer is the beginning of the towers' ranking of all items but the excluded ones."""
-        return self.vector is not None and self.filtering is None and self.query.is_plain
+        is_whole = self.filtering is None and self.only is None
+        return self.vector is not None and is_whole and self.query.is_plain
 
 
 def make_query(request: RecommendRequest, stored: History, degraded: tuple[str, ...], now: int) -> Query:
@@ -196,6 +205,16 @@ def unknown_kind(field: str, kind: str, manifest: Manifest, known: Iterable[str]
     return InvalidFieldError(field, kind, f"version {manifest.version} has no such kind; send one of {names}")
 
 
+def check_among(query: Query, manifest: Manifest) -> None:
+    """Raise InvalidFieldError for an `among` that this version never answers, or is not its cursor's."""
+    among, after = query.request.among, query.after
+    if after is not None and after.among != among:
+        message = f"this cursor is of an answer with among = {after.among}; send it with the same among"
+        raise InvalidFieldError("cursor", after.text(), message)
+    if refusal := refusal_of(among, manifest, query.request.exclude_seen):
+        raise InvalidFieldError("among", among, refusal)
+
+
 def check_kinds(request: RecommendRequest, manifest: Manifest) -> None:
     """Raise InvalidFieldError for kinds in a request that a version with kinds doesn't have, or ignores."""
     if isinstance(request.history, KindedIds):
@@ -243,15 +262,16 @@ def _is_enough(
     """Whether requests of a user need no older events than `newest`.
 
     The towers read as many of the newest known items as a history holds, and a repeat term `EVENTS`. Items
-    that are left out for ever, and further pages, need the whole history; those that are left out for some
-    days, the events of these. Duplicates are no events, and one whose older events may replace it is not
-    counted.
+    that are left out for ever, `new` or `again`, and further pages, need the whole history; items that are
+    left out for some days, the events of these. Duplicates are no events, and one whose older events may
+    replace it is not counted.
     """
     manifest = model.bundle.manifest
     items = newest.items
     for request in requests:
         kinds, asked = CountedKinds(manifest, request.exclude_seen), now if request.at is None else request.at
-        if request.cursor is not None or (kinds.span > 0 and newest.times[0] > asked - kinds.span):
+        needs_all = request.cursor is not None or request.among != "all"
+        if needs_all or (kinds.span > 0 and newest.times[0] > asked - kinds.span):
             return False
         are_read, *_ = kinds.count(newest.items, newest.kinds, newest.times, asked)
         settled = kinds.settled(newest.times)

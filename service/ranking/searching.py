@@ -17,7 +17,7 @@ from turret.service.versions.holder import LoadedModel
 from turret.tower.catalog.filters import Filter
 from turret.tower.catalog.masks import RowMask
 from turret.tower.config import ScoringConfig
-from turret.tower.retrieval import Cap, Ranking, marginal_relevance
+from turret.tower.retrieval import NOTHING, Cap, Ranking, marginal_relevance
 
 Rows = NDArray[np.integer[Any]]
 Scores = NDArray[np.float32]
@@ -32,12 +32,14 @@ def nearest(model: LoadedModel, fresh: FreshItems, query: ResolvedQuery, k: int)
     Without a vector, a user gets the items with the most training events; fresh ones, which have none, are
     last. A query in words gets none: counts of events are no scores of an answer to it.
     """
+    if query.only is not None and not len(query.only):
+        return NOTHING
     out = left_out(fresh, query)
     if query.vector is None:
         if model.bundle.manifest.reads_queries:
             return model.retriever.popular(0)
         return _with_fresh(model, fresh, query, k, model.retriever.popular(k, *out))
-    ranking = model.retriever.nearest(query.vector, k, *out, query.bonus)
+    ranking = model.retriever.nearest(query.vector, k, *out, query.bonus, query.only)
     return _with_fresh(model, fresh, query, k, ranking)
 
 
@@ -60,7 +62,7 @@ def _with_fresh(
     if query.vector is not None:
         rows = np.arange(fresh.first_row, fresh.first_row + len(scores))
         scores = scores_of(model.bundle.manifest.scoring, query, rows, fresh.vectors)
-    return merge(ranking, scores, fresh, k, query.excluded, query.filtering)
+    return merge(ranking, scores, fresh, k, query.excluded, query.filtering, query.only)
 
 
 def scores_by_towers(scoring: ScoringConfig, user: Scores, vectors: Scores) -> Scores:
@@ -94,13 +96,18 @@ def merge(
     k: int,
     excluded: Rows,
     filtering: Filter | None = None,
+    only: Rows | None = None,
 ) -> Ranking:
     """The `k` best of the `k` best rows of a bundle and of its fresh items, which the plan counts too.
 
     Higher scores come first, then lower rows: on a tie, rows of the bundle come before fresh ones. `scores`
-    [M] are those of the fresh items on the same scale; of the `excluded` rows, those below N are ignored.
+    [M] are those of the fresh items on the same scale; of the `excluded` rows, those below N are ignored. The
+    rows `only`, if given, are the ones that may be among the best.
     """
     mask = fresh.fresh_served if filtering is None else fresh.fresh_allowed(filtering)
+    if only is not None:
+        may = np.isin(np.arange(fresh.first_row, fresh.first_row + len(scores)), only)
+        mask = may if mask is None else mask & may
     scanned = len(scores) if mask is None else int(np.count_nonzero(mask))
     allowed, fetched = ranking.plan.allowed, ranking.plan.fetched + scanned
     plan = ranking.plan._replace(allowed=None if allowed is None else allowed + scanned, fetched=fetched)

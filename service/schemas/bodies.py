@@ -41,6 +41,7 @@ _REMEDIES = {
     "greater_than_equal": "send a number from {ge:g}",
     "less_than_equal": "send a number up to {le:g}",
     "less_than": "send a number below {lt:g}",
+    "literal_error": "send {expected}",
     "none_required": "leave this out; a comparison has one page, of two given versions",
     "string_pattern_mismatch": "send it unchanged from an answer, or leave it out",
 }

@@ -18,6 +18,7 @@ from pydantic_core import PydanticCustomError
 
 from turret.data.vocabulary import ID_LENGTH, STRANGER, plain_id
 from turret.tower.format.listing import is_version
+from turret.tower.repeats import Slot
 
 HISTORY_LIMIT = 1_000
 K_LIMIT = 1_000
@@ -228,15 +229,16 @@ Time = Annotated[int, PlainValidator(check_time), WithJsonSchema({"anyOf": _KIND
 # The 32 bits of a finite float in hexadecimal: any exponent but the largest.
 _SCORE = r"[0-689a-e][0-9a-f]{7}|[7f][0-9a-e][0-9a-f]{6}|[7f]f[0-7][0-9a-f]{5}"
 _PLACE = "~-?[0-9a-f]{1,13}~[0-9a-f]{1,7}~[0-9a-f]{1,7}"
-CURSOR_PATTERN = rf"^[A-Za-z0-9_-][A-Za-z0-9._-]{{0,63}}{_PLACE}~({_SCORE})$"
-CURSOR_LENGTH = 64 + 1 + 14 + 1 + 7 + 1 + 7 + 1 + 8
+CURSOR_PATTERN = rf"^[A-Za-z0-9_-][A-Za-z0-9._-]{{0,63}}{_PLACE}~({_SCORE})(~new|~again)?$"
+CURSOR_LENGTH = 64 + 1 + 14 + 1 + 7 + 1 + 7 + 1 + 8 + 6
 
 
 class Cursor(NamedTuple):
     """The end of a page in the order of one version: the `score` (a float32) and the `row` of its last item.
 
     `until`: when the first page was requested, in milliseconds since 1970; later events of the user don't
-    change the following pages. `shown`: the number of items on the pages so far.
+    change the following pages. `shown`: the number of items on the pages so far. `among` is that of their
+    request.
     """
 
     version: str
@@ -244,18 +246,21 @@ class Cursor(NamedTuple):
     shown: int
     score: float
     row: int
+    among: Slot = "all"
 
     def text(self) -> str:
         """Format it in URL-safe characters that match `CURSOR_PATTERN`."""
         score = struct.pack(">f", self.score).hex()
-        return f"{self.version}~{self.until:x}~{self.shown:x}~{self.row:x}~{score}"
+        among = "" if self.among == "all" else f"~{self.among}"
+        return f"{self.version}~{self.until:x}~{self.shown:x}~{self.row:x}~{score}{among}"
 
 
 def read_cursor(text: str) -> Cursor:
     """Parse the text of a cursor, which matches `CURSOR_PATTERN`."""
-    version, until, shown, row, score = text.split("~")
+    version, until, shown, row, score, *rest = text.split("~")
+    among: Any = rest[0] if rest else "all"
     (last,) = struct.unpack(">f", bytes.fromhex(score))
-    return Cursor(version, int(until, 16), int(shown, 16), last, int(row, 16))
+    return Cursor(version, int(until, 16), int(shown, 16), last, int(row, 16), among)
 
 
 CursorText = Annotated[str, Field(min_length=1, max_length=CURSOR_LENGTH, pattern=CURSOR_PATTERN)]

@@ -27,6 +27,7 @@ from turret.service.schemas.fields import (
     VersionName,
     show_time,
 )
+from turret.tower.repeats import Slot
 
 BATCH_LIMIT = 100
 RULES, RULES_OF_A_REQUEST = 100, 20
@@ -106,7 +107,8 @@ class RecommendRequest(RankingRequest):
     are the times of its items, and `at` is the time of the request, by default now; versions that don't read
     times ignore both. `features` are the user's, by name. `exclude_seen` leaves out the items of the history
     (true), or those of events of some kinds (a list); without it, the version decides (`exclude_seen` and
-    `kinds` of `GET /v1/version`).
+    `kinds` of `GET /v1/version`). `among` ranks all items, those without a use in the history (`new`), or
+    those with one (`again`).
     """
 
     is_search: ClassVar[bool] = False
@@ -118,6 +120,7 @@ class RecommendRequest(RankingRequest):
     at: Time | None = None
     features: Features = _EMPTY
     exclude_seen: SeenKinds = None
+    among: Slot = "all"
 
     def as_recommendation(self) -> "RecommendRequest":
         """The request that the ranking reads: itself."""

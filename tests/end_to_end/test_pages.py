@@ -202,6 +202,10 @@ def test_the_messy_shop(tmp_path: Path) -> None:
         assert page.curl(service)["moved"] == 2
         assert len(ids(page.curl(service))) == 5
         assert "i0042" not in ids(page.curl(service))
+        new, again = page.curl(service), page.curl(service)
+        assert {*ids(again), "i0042"}.isdisjoint(ids(new))
+        assert ids(again)
+        assert all(one["uses"]["kinds"] for one in again["explanation"]["items"])
         assert page.curl(service)["vector"] == "training"
         assert page.curl(service)["changed"] == 2
         page.curl(service)

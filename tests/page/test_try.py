@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote_plus
@@ -13,7 +14,7 @@ import pytest
 import turret
 from tests.page.conftest import OpenView, View, movies
 from tests.support.ports import held_port
-from tests.support.repeats import repeating
+from tests.support.repeats import events_of, shop
 from tests.support.service_app import KEY
 from tests.support.service_process import Process, Start
 from tests.support.until import until
@@ -86,6 +87,14 @@ def test_every_control_changes_the_answer(service: Process, open_view: OpenView)
     view.wait_for(
         "() => [...document.querySelectorAll('#results > li')].some(row => row.dataset.id === 'm001')"
     )
+    again = recommended(service, history=["m001", "m002"], exclude_seen=False, among="again")
+    assert sorted(again) == ["m001", "m002"]
+    view.page.locator("#among").select_option("again")
+    view.wait_for_ids(again)
+    assert view.page.url.endswith("&exclude_seen=false&among=again")
+    view.page.locator("#among").select_option("new")
+    view.wait_for_ids(recommended(service, history=["m001", "m002"], k=4))
+    view.page.locator("#among").select_option("all")
     view.page.locator("#diversity").fill("0.8")
     expected = recommended(service, history=["m001", "m002"], k=4, exclude_seen=False, diversity=0.8)
     view.wait_for_ids(expected)
@@ -138,22 +147,25 @@ def test_a_question_is_asked_and_its_shared_words_are_shown(
 def test_why_shows_what_an_item_gains_by_its_own_past(
     tmp_path: Path, start: Start, open_view: OpenView
 ) -> None:
-    """As a bar and as a part of the score. The item itself has no second bar."""
-    publish(tmp_path, repeating())
-    service, history = start(tmp_path), [159, 102, 130, 101, 102, 108, 108]
-    asked = {"history": history, "k": 20, "explain": True}
-    answer = service.client.post("/v1/recommend", json=asked).json()
-    gains = [one["score_parts"].get("repeat", 0.0) for one in answer["explanation"]["items"]]
-    most = gains.index(max(gains))
-    view = open_view(service, f"#try?history={','.join(map(str, history))}&k=20")
-    view.wait_for_items(20)
-    why = view.page.locator(f"#results > li[data-id='{answer['items'][most]['id']}']")
+    """As a bar with its facts, and as a part of the score. The item itself has no second bar."""
+    publish(tmp_path, shop())
+    service = start(tmp_path)
+    stored = service.client.post("/v1/events", json={"events": events_of(7, time.time())})
+    assert stored.status_code == 200
+    asked = {"user_id": 7, "k": 20, "explain": True, "among": "again"}
+    explained = service.client.post("/v1/recommend", json=asked).json()["explanation"]["items"]
+    gain = next(one["score_parts"]["repeat"] for one in explained if one["id"] == 101)
+    view = open_view(service, "#try?user=7&k=20&among=again")
+    view.wait_for_ids([str(one["id"]) for one in explained])
+    why = view.page.locator("#results > li[data-id='101']")
     why.get_by_role("button", name="Why").click()
-    why.locator(".bars li", has_text="Its own past").wait_for()
+    past = "purchase 3 times, every 20 days, last 19 days ago"
+    why.locator(".bars li", has_text=f"Its own past: {past}").wait_for()
     bars = why.locator("section", has_text="From the history").locator(".bars li")
-    assert float(bars.first.locator(".figure").inner_text()) == pytest.approx(gains[most], rel=0.01)
-    assert answer["items"][most]["id"] not in bars.evaluate_all("rows => rows.map(row => +row.dataset.id)")
-    assert "Own past" in why.locator("dl.pairs").inner_text()
+    figures = bars.locator(".figure").all_inner_texts()
+    assert float(figures[0]) == pytest.approx(gain, rel=0.01)
+    assert 101 not in bars.evaluate_all("rows => rows.map(row => +row.dataset.id)")
+    assert f"Own past\n{past}" in why.locator("dl.pairs").inner_text()
 
 
 # --- Under an open page

@@ -61,9 +61,19 @@ async def an_older_copy_of_the_store_is_taken_for_no_change(
 
 @planted("service.ranking.searching:merge", "service/test_overlay.py")
 def an_excluded_fresh_item_is_recommended(
-    original: Any, ranking: Any, scores: Any, fresh: Any, k: Any, excluded: Any, filtering: Any = None
+    original: Any, ranking: Any, scores: Any, fresh: Any, k: Any, excluded: Any, *others: Any
 ) -> Any:
-    return original(ranking, scores, fresh, k, excluded[:0], filtering)
+    return original(ranking, scores, fresh, k, excluded[:0], *others)
+
+
+@planted("service.ranking.searching:merge", "service/test_http_slots.py")
+def fresh_items_without_a_use_come_again(original: Any, *given: Any) -> Any:
+    return original(*given[:6])
+
+
+@planted("service.ranking.query:check_among", "service/test_http_slots.py")
+def the_pages_of_one_slot_go_on_with_another(original: Any, query: Any, manifest: Any) -> Any:
+    return original(query._replace(after=None), manifest)
 
 
 @planted("service.ranking.query:_is_enough", "service/test_ranking.py")

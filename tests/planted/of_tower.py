@@ -144,6 +144,11 @@ def the_service_reads_the_steps_of_a_visit_as_several_events(
     return np.ones(int(are_read.sum()), dtype=bool)
 
 
+@planted("tower.repeats:Events.of_one", "service/test_http_slots.py")
+def a_view_of_the_visit_that_goes_on_is_a_use(original: Any, *given: Any) -> Any:
+    return original(*given[:4])
+
+
 @planted("tower.repeats:Events.uses", "end_to_end/test_as_measured.py")
 def a_cart_of_this_visit_is_a_use_of_its_item(original: Any, self: Any, merging: Any) -> Any:
     return self

@@ -53,6 +53,8 @@ DAY = 86_400_000  # milliseconds
         ({"buy": Kind(), "return": Kind(role="negative")}, None, {}, False),
         ({"buy": Kind(), "return": Kind(role="negative")}, None, {"exclude_seen": ("return",)}, True),
         ({"buy": Kind(role="ignored"), "view": Kind()}, None, {}, True),
+        ({}, False, {"among": "new"}, True),
+        ({"buy": Kind()}, None, {"among": "again"}, True),
     ],
 )
 def test_seen_items_are_those_of_the_whole_history(

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tests.conftest import contents, golden_of
 from turret.tower.bundle.publish import BundleContents
+from turret.tower.format.manifest import ModelCard
 from turret.tower.repeats import RepeatTerm, RepeatWeights
 
 SIZES = {"recency": 11, "share": 8, "length": 11, "age": 24, "due": 18}
@@ -172,3 +173,48 @@ def repeating(version: str = "v1") -> BundleContents:
     """The usual bundle with `TERM`, which ranks used items too."""
     usual = contents(version, temperature=TEMPERATURE, repeats=TERM, exclude_seen=False)
     return replace(usual, golden=golden_of(usual.vocabulary, lambda rows: ranking(usual, rows)))
+
+
+# A shop: kinds of events, and visits of half an hour
+
+KINDS = {
+    "view": {"role": "signal"},
+    "purchase": {"role": "target"},
+    "loan": {"role": "target", "consume": 7},
+    "return": {"role": "negative", "consume": True},
+}
+# Item, kind, days ago. The kept events of a visit are those of the strongest kinds.
+LOG = [
+    (105, "view", 60.0),
+    (101, "purchase", 59.0),
+    (102, "view", 40.002),
+    (102, "purchase", 40.0),
+    (101, "purchase", 39.0),
+    (130, "view", 30.0),
+    (999, "view", 29.0),  # no item of the catalog
+    (107, "loan", 20.0),
+    (140, "return", 19.5),
+    (101, "purchase", 19.0),
+    (108, "loan", 3.0),
+    (105, "view", 0.004),
+    (150, "view", 0.002),
+]
+
+
+def shop(**others: Any) -> BundleContents:
+    """The usual bundle with kinds, visits of half an hour and `TERM`."""
+    card = {"duplicates": "strongest", "session_gap": "30m", "exclude_seen": None, "kinds": KINDS}
+    usual = contents(temperature=TEMPERATURE)
+    card = usual.card.model_dump() | card | {"repeats": TERM.model_copy(update={"kinds": 2})} | others
+    made = replace(usual, card=ModelCard.model_validate(card), fields={**usual.fields, "price": [*range(60)]})
+    if card["repeats"] is None:
+        return made
+    return replace(made, golden=golden_of(made.vocabulary, lambda rows: ranking(made, rows)))
+
+
+def events_of(user: int, now: float) -> list[dict[str, Any]]:
+    """`LOG` as the events of a user of the service."""
+    return [
+        {"event_id": place, "user_id": user, "item_id": item, "kind": kind, "time": now - days * 86_400}
+        for place, (item, kind, days) in enumerate(LOG)
+    ]

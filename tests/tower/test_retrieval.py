@@ -11,6 +11,7 @@ from tests.support.repeats import TERM, gains, ranking, repeating
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import publish
 from turret.tower.catalog.masks import RowMask
+from turret.tower.index.planner import Plan
 from turret.tower.repeats import EVENTS, Events, RepeatWeights, used_items
 from turret.tower.retrieval import Cap, Retriever, marginal_relevance
 from turret.tower.times import Times
@@ -180,6 +181,24 @@ def test_a_bundle_ranks_used_items_by_their_scores_with_gains(tmp_path: Path) ->
     out, mask = np.array([8, 59, 3]), np.arange(60) % 3 != 1
     (left,) = retriever.recommend(histories[1:], [{}], 60, [out], allowed=RowMask(mask))
     assert left.rows.tolist() == [row for row in order.tolist() if mask[row] and row not in out]
+
+
+def test_rows_that_are_ranked_alone_need_no_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that no index misses one, and no engine is asked."""
+    contents = repeating()
+    bundle = Bundle.open(publish(tmp_path, contents))
+    retriever, rows = Retriever(bundle), np.array([59, 2, 30, 1, 2, 8, 8])
+    monkeypatch.setattr(retriever.planner, "nearest", None)
+    (vector,), (bonus,) = retriever.encode([rows], [{}]), retriever.bonus_of_each([rows])
+    order, scores = ranking(contents, rows.tolist())
+    out, mask, only = np.array([8, 3]), np.arange(60) != 30, np.array([1, 2, 3, 8, 30, 40, 59])
+    found = retriever.nearest(vector, 60, out, RowMask(mask), bonus, only)
+    places = [place for place, row in enumerate(order.tolist()) if row in (1, 2, 40, 59)]
+    assert found.rows.tolist() == order[places].tolist()
+    assert found.scores == pytest.approx(scores[places], rel=1e-4, abs=1e-5)
+    assert found.plan == Plan("subset", 59, 4)
+    assert retriever.nearest(vector, 2, only=only[:0]).rows.tolist() == []
+    assert retriever.nearest(vector, 2, only=only).scores.dtype == np.float32
 
 
 def test_weights_of_other_features_are_refused() -> None:

@@ -99,9 +99,12 @@ ANSWER = {
 @pytest.mark.parametrize(
     ("options", "body"),
     [
-        (["--user", "ann"], {"k": 5, "user_id": "ann"}),
-        (["--user", "ann", "--history", "3", "--history", "x"], {"k": 5, "history": ["3", "x"]}),
-        ([], {"k": 5}),
+        (["--user", "ann"], {"k": 5, "user_id": "ann", "among": "all"}),
+        (
+            ["--user", "ann", "--history", "3", "--history", "x"],
+            {"k": 5, "history": ["3", "x"], "among": "all"},
+        ),
+        (["--among", "again"], {"k": 5, "among": "again"}),
     ],
 )
 def test_a_history_that_is_given_stands_for_the_user(

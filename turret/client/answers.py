@@ -55,15 +55,29 @@ class Pull(Answer):
     change: float
 
 
+class Uses(Answer):
+    """How often the history has an item, by kinds too, the mean days between its uses, and since the last.
+
+    The days are null for a history without times, and those between for an item of one use.
+    """
+
+    times: int
+    kinds: dict[str, int]
+    every_days: float | None
+    last_days_ago: float | None
+
+
 class ExplainedItem(Answer):
     """The parts of an item's score, and the history items that raise it, strongest first.
 
-    `matched`: the words (each as "=word") and letter trigrams that the item's texts share with a query.
+    `uses`: those of the item itself in the history, if there are some. `matched`: the words (each as "=word")
+    and letter trigrams that the item's texts share with a query.
     """
 
     id: Id
     score_parts: dict[str, float | bool]
     pulled_by: tuple[Pull, ...]
+    uses: Uses | None = None
     matched: tuple[str, ...] | None = None
 
 

@@ -64,6 +64,7 @@ class RecommendRequest(RankingRequest, total=False):
     at: Time
     features: Mapping[str, Any]
     exclude_seen: bool | Sequence[str]
+    among: Literal["all", "new", "again"]
 
 
 class Event(TypedDict):

@@ -3,7 +3,7 @@
 export const VIEWS = ["try", "compare", "map", "service"];
 export const DEFAULTS = Object.freeze({
   view: "try", query: null, user: null, history: [], k: 10, filter: {}, cap: {}, diversity: 0, min_score: null,
-  exclude_seen: null, version: null, colour: null,
+  exclude_seen: null, among: "all", version: null, colour: null,
 });
 const LONGEST = 1000;
 /** Fires `state` after each change. */
@@ -29,6 +29,7 @@ const READERS = {
   diversity: (raw) => finite(raw, 0, 1),
   min_score: (raw) => finite(raw, -1e30, 1e30),
   exclude_seen: (raw) => ({ true: true, false: false })[raw],
+  among: (raw) => (["all", "new", "again"].includes(raw) ? raw : undefined),
   version: (raw) => decode(raw) || undefined,
   colour: (raw) => decode(raw) || undefined,
 };
@@ -92,6 +93,7 @@ export function hashOf({ view, ...rest }) {
   if (rest.diversity) add("diversity", rest.diversity);
   if (rest.min_score !== null) add("min_score", rest.min_score);
   if (rest.exclude_seen !== null) add("exclude_seen", rest.exclude_seen);
+  if (rest.among !== DEFAULTS.among) add("among", rest.among);
   if (rest.version !== null && view === "compare") add("version", code(rest.version));
   if (rest.colour !== null && view === "map") add("colour", code(rest.colour));
   return `#${view}${parts.length ? `?${parts.join("&")}` : ""}`;

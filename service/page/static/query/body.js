@@ -23,6 +23,7 @@ export function bodyOf(state, { explain = false } = {}) {
   if (state.diversity) body.diversity = state.diversity;
   if (state.min_score !== null) body.min_score = state.min_score;
   if (state.exclude_seen !== null && state.query === null) body.exclude_seen = state.exclude_seen;
+  if (state.among !== "all" && state.query === null) body.among = state.among;
   if (explain) body.explain = true;
   return body;
 }
@@ -32,5 +33,6 @@ export function conditionsOf(state) {
   const list = (word, names) => names.length > 0 && `${word}${names.length > 1 ? "s" : ""} ${names.map(labelOf).join(", ")}`;
   return [list("filter", Object.keys(state.filter)), list("cap", Object.keys(state.cap)),
     state.diversity > 0 && `diversity ${state.diversity}`, state.min_score !== null && `minimum score ${state.min_score}`,
+    { new: "new items", again: "used items" }[state.among],
     state.exclude_seen !== null && `used items ${state.exclude_seen ? "left out" : "allowed"}`].filter(Boolean).join("; ");
 }

@@ -29,8 +29,10 @@ export function createControls() {
   diversity.addEventListener("input", () => change({ diversity: Number(diversity.value) }));
   const minimum = h("input", { id: "min-score", type: "number", step: "any", placeholder: "none" });
   minimum.addEventListener("input", () => minimum.validity.valid && change({ min_score: minimum.value === "" ? null : Number(minimum.value) }));
-  const seen = h("select", { id: "exclude-seen" }, [["", "The version’s default"], ["true", "Yes, leave them out"], ["false", "No, they may appear"]]
-    .map(([value, label]) => h("option", { value }, label)));
+  const choice = (id, labels) => h("select", { id }, labels.map(([value, label]) => h("option", { value }, label)));
+  const among = choice("among", [["all", "All items"], ["new", "New ones: not used in the history"], ["again", "Used ones: again"]]);
+  among.addEventListener("change", () => change({ among: among.value }));
+  const seen = choice("exclude-seen", [["", "The version’s default"], ["true", "Yes, leave them out"], ["false", "No, they may appear"]]);
   seen.addEventListener("change", () => change({ exclude_seen: seen.value === "" ? null : seen.value === "true" }));
   const [checkedK, checkedMinimum] = [k, minimum].map(checked);
   const parts = [createFilters(), createCaps()];
@@ -44,6 +46,7 @@ export function createControls() {
     put(diversity, state.diversity);
     shownDiversity.textContent = String(state.diversity ?? DEFAULTS.diversity);
     put(minimum, state.min_score ?? "");
+    among.value = state.among;
     seen.value = state.exclude_seen === null ? "" : String(state.exclude_seen);
     for (const { check } of [checkedK, checkedMinimum]) check();
     for (const part of parts) part.update();
@@ -54,6 +57,7 @@ export function createControls() {
     parts[0].element, parts[1].element,
     control(diversity, "Diversity", "Above 0, an item loses score for its similarity to the items before it.", { extra: shownDiversity }),
     control(minimum, "Minimum score", "Leaves out items below this score. Popular items have counts as scores, so it does not apply to them.", checkedMinimum),
+    control(among, "Among", "“For you” has new items, “Buy it again” used ones. A view or a cart of the visit that goes on is no use."),
     control(seen, "Leave out items of the history", "The version’s default is how it was trained and measured."));
   return { element, update };
 }

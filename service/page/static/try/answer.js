@@ -19,7 +19,8 @@ export function messagesOf(answer, state) {
   if (answer.items.length && answer.items.every((item) => item.source === "popular")) {
     messages.push(sentence("No known history: these are popular items. Their scores are counts of training events."));
   }
-  if (!answer.items.length) messages.push(sentence(state.query !== null ? "No item is found: no word is known, or the filter, the minimum score or the excluded items leave none." : "No item is left: the filter, the minimum score or the excluded items leave none. Relax one of them."));
+  if (!answer.items.length && state.among === "again") messages.push(sentence("No used item is left: the history has none, or they may not come again, or the conditions leave none."));
+  else if (!answer.items.length) messages.push(sentence(state.query !== null ? "No item is found: no word is known, or the filter, the minimum score or the excluded items leave none." : "No item is left: the filter, the minimum score or the excluded items leave none. Relax one of them."));
   else if (answer.exhausted) messages.push(sentence(`Only ${plural(answer.items.length, "item")} fulfilled the conditions; ${state.k} were asked for.`));
   return messages;
 }

@@ -3,13 +3,14 @@
 import { get, inPath } from "../app/api.js";
 import { isLong, lookUp, nameOf, nameOfId, remember } from "../app/catalog.js";
 import { bar, fill, h, sentence } from "../app/dom.js";
-import { number, score, shares, signed } from "../app/format.js";
+import { number, plural, score, shares, signed } from "../app/format.js";
 import { addToHistory } from "../app/state.js";
 
 const PARTS = {
   inner_product: ["Inner product", "of the vectors of the history and the item"],
   temperature: ["Temperature", "the score is the inner product divided by it"],
   item_bias: ["Item bias", "its part of the inner product"],
+  towers: ["Towers", "the score without its own past"],
   repeat: ["Own past", "what its own uses in the history add"],
 };
 const nearest = new Map();
@@ -32,16 +33,30 @@ function pulls(explained, answer) {
   if (!explained) return sentence("Popular items don't depend on the history.");
   const own = explained.score_parts.repeat ?? 0;
   const others = explained.pulled_by.filter(({ id }) => own <= 0 || String(id) !== String(explained.id));
-  const rows = [...(own > 0 ? [{ name: "Its own past", change: own }] : []), ...others];
+  const name = `Its own past: ${past(explained.uses ?? {})}`;
+  const rows = [...(own > 0 ? [{ name, change: own }] : []), ...others];
   if (!rows.length) return sentence("No single item raises the score: the history has one known item, or none of its items helps.");
   const most = Math.max(...rows.map(({ change }) => change));
   const list = h("ul", { class: "bars" }, rows.map(({ id, name, change }) => h("li", { "data-id": name ? null : String(id) },
-    h("span", { class: "bar-name" }, name ?? nameOfId(id)), bar(change / most), h("span", { class: "figure" }, signed(change)))));
+    h("span", { class: name ? "own-past" : "bar-name" }, name ?? nameOfId(id)), bar(change / most), h("span", { class: "figure" }, signed(change)))));
   lookUp(others.map(({ id }) => String(id))).then(() => {
     for (const row of list.querySelectorAll("[data-id]")) row.firstChild.textContent = nameOfId(row.dataset.id);
   }, () => {});
   const hint = "How much lower the score is without each of these items";
   return [h("p", { class: "hint" }, own > 0 ? `${hint}, and what the item's own uses add.` : `${hint}.`), list];
+}
+
+/** "purchase 3 times, every 20 days, last 19 days ago": the kinds by their names, and other uses. */
+function past({ times = 0, kinds = {}, every_days: every, last_days_ago: last }) {
+  const named = Object.entries(kinds);
+  const others = times - named.reduce((sum, [, n]) => sum + n, 0);
+  const counts = [...named, ...(others ? [["used", others]] : [])].map(([kind, n]) => `${kind} ${n === 1 ? "once" : `${n} times`}`);
+  return [...counts, every > 0 && `every ${days(every)}`, last !== null && `last ${days(last)} ago`].filter(Boolean).join(", ");
+}
+
+function days(value) {
+  const [unit, size] = [["day", 1], ["hour", 1 / 24]].find(([, least]) => value >= least) ?? ["minute", 1 / 1440];
+  return plural(Math.max(1, Math.round(value / size)), unit);
 }
 
 /** The shared words; without one the shared trigrams. */
@@ -55,7 +70,7 @@ function parts(explained, item) {
   const rows = Object.entries(explained?.score_parts ?? {}).filter(([name]) => PARTS[name]);
   return h("dl", { class: "pairs" },
     h("div", {}, h("dt", {}, "Score"), h("dd", {}, score(item.score))),
-    rows.map(([name, value]) => h("div", {}, h("dt", {}, PARTS[name][0], h("small", {}, PARTS[name][1])), h("dd", {}, number(value)))),
+    rows.map(([name, value]) => h("div", {}, h("dt", {}, PARTS[name][0], h("small", {}, name === "repeat" && explained.uses ? past(explained.uses) : PARTS[name][1])), h("dd", {}, number(value)))),
     explained?.score_parts.without_sign && h("div", {}, h("dt", {}, "Sign"), h("dd", {}, "left out")));
 }
 
