@@ -6,15 +6,16 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
+from turret.arguments import as_vectors, checked
 from turret.data.errors import TurretError
 from turret.training.evaluation.evaluation import Relevant, measure, summarise
 from turret.training.evaluation.ranking import USERS_A_BLOCK
 from turret.training.evaluation.top_rows import top_rows
-from turret.vectors import as_vectors
 
 ItemRows = Sequence[Sequence[int]]
 
 
+@checked
 def evaluate(
     users: ArrayLike,
     items: ArrayLike,
@@ -42,7 +43,7 @@ def evaluate(
     """
     user_vectors, item_vectors = as_vectors("users", users), as_vectors("items", items)
     _check(user_vectors, item_vectors, targets, seen)
-    if not k or min(k) < 1:
+    if not len(k) or not 1 <= min(k) <= max(k) < 2**31:
         raise TurretError(f"k is {k}; give whole numbers of at least 1")
     lengths = [len(set(rows)) for rows in targets]
     relevant = Relevant(
@@ -85,9 +86,12 @@ def _check(
         if len(lists) != len(users):
             raise TurretError(f"{name} has {len(lists)} lists for {len(users)} users; give one a user")
         for user, rows in enumerate(lists):
-            if name == "targets" and not len(rows):
-                raise TurretError(f"targets[{user}] is empty; leave out users without a target")
-            if not all(isinstance(row, int | np.integer) and 0 <= row < len(items) for row in rows):
+            if not np.iterable(rows) or not all(
+                isinstance(row, int | np.integer) and not isinstance(row, bool) and 0 <= row < len(items)
+                for row in rows
+            ):
                 raise TurretError(
                     f"{name}[{user}] needs rows of items: whole numbers from 0 to {len(items) - 1}"
                 )
+            if name == "targets" and not len(rows):
+                raise TurretError(f"targets[{user}] is empty; leave out users without a target")

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from os import PathLike
 from pathlib import Path
 
+from turret.arguments import checked
 from turret.data.manifest import MANIFEST
 from turret.data.prepared import PreparedData
 from turret.history.loading import LoadReport, prepared_log
@@ -17,6 +18,7 @@ from turret.service.settings import read_settings
 _LOG = logging.getLogger("turret")
 
 
+@checked
 def load_histories(
     events: PreparedData | Table,
     store: str | None = None,

@@ -7,6 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from turret.arguments import checked
 from turret.data.configuration import load_configuration
 from turret.data.errors import DataError, MissingExtraError, SourceError
 from turret.data.events.dropped_rows import headline_of
@@ -34,6 +35,7 @@ Table = Frame | StrPath
 Settings = Mapping[str, object] | None
 
 
+@checked
 def prepare(
     events: Table | None,
     folder: StrPath,
@@ -78,6 +80,7 @@ def prepare(
     return _opened(report.folder, (*headline_of(report.manifest), *report.warnings))
 
 
+@checked
 def append(
     events: Table,
     folder: StrPath,
@@ -160,11 +163,17 @@ def _path(name: str, table: Table, work: Path) -> Place:
 
     path = work / f"{name}.parquet"
     try:
-        frame = pl.DataFrame(table)
+        pl.DataFrame(table).write_parquet(path)
     except ImportError as error:  # tables of pandas are exported by PyArrow
         raise MissingExtraError(
             f"{name} can't be read from a {type(table).__name__} without pyarrow; "
             f"run: {install_command(EXTRA_OF['pyarrow'])}"
         ) from error
-    frame.write_parquet(path)
+    # Of Polars, and those of PyArrow: columns of one name, of values of several types, of empty records.
+    except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
+        reason = str(error).strip().split("\n")[0]
+        raise SourceError(
+            f"{name} can't be read from this {type(table).__name__}: {reason}; give each column a name of "
+            "its own, and values of one type"
+        ) from None
     return path

@@ -5,10 +5,11 @@ from datetime import datetime
 from os import PathLike
 from pathlib import Path
 from time import time as now
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from turret.arguments import checked
 from turret.data.features import QUERY
 from turret.data.kinds import Seen
 from turret.data.moments import FORMS, parse_moment
@@ -51,6 +52,7 @@ class Model:
         """The bundle's name."""
         return self.bundle.manifest.version
 
+    @checked
     def recommend(
         self,
         history: Iterable[Id | Mapping[str, Any]],
@@ -84,20 +86,15 @@ class Model:
         Raises:
             EncodingError: the user tower has no such feature, or the value does not fit it.
             FilterError: the catalog has no such field, or the condition does not fit it.
-            ValueError: `k` is not positive, `history` or `exclude` is one text, an event has no item or other
-                keys, times are missing, unreadable or not in order, the bundle doesn't have a kind, or
-                `among` is none of these or has no items, as all used ones are left out.
+            ValueError: `k` is not positive, an event has no item or other keys, times are missing, unreadable
+                or not in order, the bundle doesn't have a kind, or `among` has no items, as all used ones
+                are left out.
         """
         seen = exclude_seen if isinstance(exclude_seen, bool | None) else tuple(exclude_seen)
-        if among not in get_args(Slot):
-            raise ValueError(f"among = {among!r}: it must be all, new or again")
         if refusal := refusal_of(among, self.bundle.manifest, seen):
             raise ValueError(f"among = {among!r}: {refusal}")
         if k < 1:
             raise ValueError(f"k = {k}: it must be at least 1")
-        for name, ids in (("history", history), ("exclude", exclude)):
-            if isinstance(ids, str):  # else its letters would be ids
-                raise ValueError(f"{name} = {ids!r}: it must be a list of ids, such as [{ids!r}]")
         rows, times, codes, left_out, _ = self._read(list(history), seen, at)
         given, _ = self.bundle.vocabulary.known_rows(list(exclude))
         uses = Events.of_one(rows, times, codes, self.bundle.manifest.merging)
@@ -113,6 +110,7 @@ class Model:
         ranking = self._retriever.popular(k, excluded, allowed)
         return self._items(ranking.rows, ranking.scores, "popular")
 
+    @checked
     def search(
         self,
         query: str | None = None,
@@ -140,6 +138,7 @@ class Model:
         asked = {**({} if query is None else {QUERY: query}), **(features or {})}
         return self.recommend((), k, features=asked, exclude=exclude, filter=filter)
 
+    @checked
     def similar(self, item: Id, k: int = 10) -> list[Recommendation]:
         """Return the k items nearest to an item, best first. Raises BundleError for an unknown item."""
         row = self.bundle.vocabulary.row(item)
@@ -164,7 +163,8 @@ class Model:
                 form = '{"item": ID, "kind": NAME, "time": TIME}'
                 raise ValueError(f"{dict(one)} is no event; give an id, or {form}")
         kinds = [one.get("kind") for one in events]
-        unknown = {*kinds, *(seen if isinstance(seen, tuple) else ())} - {None, *manifest.kinds}
+        named = [*kinds, *(seen if isinstance(seen, tuple) else ())]
+        unknown = [kind for kind in named if kind is not None and kind not in manifest.kinds]
         if manifest.kinds and unknown:
             known = ", ".join(manifest.kinds)
             raise ValueError(
@@ -200,6 +200,7 @@ def _times(given: Sequence[Moment | None], at: Moment | None) -> Times | None:
     return Times(seconds[:-1], float(seconds[-1]))
 
 
+@checked
 def load(bundle: str | PathLike[str]) -> Model:
     """Open a bundle, or the current one of a folder of bundles, and check it as the service does.
 

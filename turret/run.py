@@ -7,6 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from turret.arguments import checked
 from turret.data.prepared import PreparedData
 from turret.training.begin import begin_run
 from turret.training.evaluation.evaluation import EvaluatedPart
@@ -35,6 +36,7 @@ class TrainedRun:
         """The choice of `experiment="auto"`: `{picked, reasons, trials}`; None for a named experiment."""
         return self.run.choice
 
+    @checked
     def evaluate(self, part: EvaluatedPart = "test", baselines: Sequence[str] = ()) -> dict[str, Any]:
         """Rank the whole catalog for every user of a part, beside popularity and other baselines.
 
@@ -51,6 +53,7 @@ class TrainedRun:
         """
         return self.run.evaluate(self.data, part, baselines)
 
+    @checked
     def export(self, bundles: StrPath, version: str | None = None) -> Path:
         """Publish the model as a bundle; the first one in the folder `bundles` becomes current.
 
@@ -68,6 +71,7 @@ class TrainedRun:
         return export(self.run, self.data, Path(bundles), version)
 
 
+@checked
 def train(
     data: PreparedData | StrPath,
     folder: StrPath,
@@ -112,6 +116,7 @@ def train(
     return TrainedRun(run, prepared)
 
 
+@checked
 def open_run(folder: StrPath, data: StrPath | None = None) -> TrainedRun:
     """Open a run that `turret.train` or `turret train` wrote.
 

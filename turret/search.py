@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from turret.arguments import as_mask, as_vectors, checked
 from turret.data.errors import TurretError
 from turret.tower.config import ScoringConfig
 from turret.tower.index.index import Index
 from turret.tower.tuning.choice import IndexRequest, choose
-from turret.vectors import as_vectors
 
 
 @dataclass(frozen=True)
@@ -24,25 +24,26 @@ class VectorIndex:
     reasons: tuple[str, ...]
     index: Index
 
+    @checked
     def search(
-        self, queries: ArrayLike, k: int, allowed: NDArray[np.bool_] | None = None
+        self, queries: ArrayLike, k: int, allowed: ArrayLike | None = None
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Return the rows and inner products [B, k] of the largest inner products, best first.
 
-        `queries` are float32 [B, D], or one [D]. `allowed` [N] masks the rows; if fewer than k are allowed,
-        the result has as many columns as rows are allowed. Raises TurretError for k < 1, queries of another
-        shape, and vectors that are not finite.
+        `queries` are float32 [B, D], or one [D]. `allowed` (bool [N]) masks the rows; if fewer than k are
+        allowed, the result has as many columns as rows are allowed. Raises TurretError for k < 1, queries of
+        another shape, and vectors that are not finite.
         """
         vectors, width = as_vectors("queries", queries), self.index.vectors().shape[1]
         if vectors.shape[1] != width or k < 1:
             raise TurretError(
                 f"queries {vectors.shape} and k = {k} don't fit; give [B, {width}] and k of at least 1"
             )
-        if allowed is not None and np.shape(allowed) != (len(self.index),):
-            raise TurretError(f"allowed has the shape {np.shape(allowed)}; give [{len(self.index)}]")
-        return self.index.search(vectors, k, allowed)
+        mask = None if allowed is None else as_mask("allowed", allowed, len(self.index))
+        return self.index.search(vectors, min(k, len(self.index)), mask)
 
 
+@checked
 def choose_index(
     vectors: ArrayLike, queries: ArrayLike, *, recall: float = 0.99, kind: str = "auto"
 ) -> VectorIndex:

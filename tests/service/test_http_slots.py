@@ -193,7 +193,7 @@ def test_a_slot_that_is_always_empty_is_refused(tmp_path: Path, client: TestClie
     model = turret.load(root)
     with pytest.raises(ValueError, match="among = 'again': version v1 leaves out all used items"):
         model.recommend([101], exclude_seen=True, among="again")
-    with pytest.raises(ValueError, match="among = 'used': it must be all, new or again"):
+    with pytest.raises(turret.TurretError, match="among can't be 'used': give 'all' or 'new' or 'again'"):
         model.recommend([101], among="used")  # type: ignore[arg-type]
     assert (model.recommend([], among="again"), len(model.recommend([], among="new"))) == ([], 10)
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+import torch
 
 import turret
 from tests.oracles.ranking import metric, ranking
@@ -107,9 +108,12 @@ def test_a_model_refuses_what_it_does_not_know(model: Model) -> None:
         model.similar("x")
     for wrong, error, message in (
         ({"filter": {"colour": "red"}}, turret.TurretError, "colour"),
+        ({"filter": {3: "red"}}, turret.TurretError, "keys are texts"),
+        ({"filter": {"genres": {3: "red"}}}, turret.TurretError, "no operator 3"),
         ({"k": 0}, ValueError, "at least 1"),
-        ({"history": "1"}, ValueError, r"history = '1': it must be a list of ids, such as \['1'\]"),
-        ({"exclude": "1"}, ValueError, "exclude = '1': it must be a list"),
+        ({"k": 2.5}, turret.TurretError, "k can't be 2.5: give a whole number"),
+        ({"history": "1"}, turret.TurretError, "history can't be '1': give a list"),
+        ({"exclude": "1"}, turret.TurretError, "exclude can't be '1': give a list"),
     ):
         given: dict[str, Any] = {"history": [], **wrong}
         with pytest.raises(error, match=message):
@@ -141,6 +145,16 @@ def test_evaluation_of_vectors_is_that_of_a_slow_ranking() -> None:
     [
         ({"k": ()}, "give whole numbers of at least 1"),
         ({"k": (10, 0)}, "give whole numbers of at least 1"),
+        ({"k": 10}, "k can't be 10: give a list of whole numbers"),
+        ({"k": ["10"]}, "give a list of whole numbers"),
+        ({"k": [10**30]}, "give whole numbers"),
+        ({"targets": 3}, "targets can't be 3: give a list"),
+        ({"targets": [None] * 3}, "needs rows of items"),
+        ({"seen": ["01"] * 3}, "needs rows of items"),
+        ({"targets": [[True]] * 3}, "needs rows of items"),
+        ({"items": [[10**400]] * 3}, "items has to hold numbers"),
+        ({"items": [["1.5"]] * 3}, "items has to hold numbers"),
+        ({"items": torch.ones(3, 3, requires_grad=True)}, "detach"),
         ({"items": np.ones((3, 2))}, "don't fit"),
         ({"items": np.eye(3) * np.nan}, "finite"),
         ({"items": np.eye(3) * 1e39}, "finite in float32"),
@@ -177,10 +191,29 @@ def test_an_index_is_chosen_for_vectors_of_any_model() -> None:
     for queries, k in ((vectors[:, :2], 4), (vectors, 0)):
         with pytest.raises(turret.TurretError, match="don't fit"):
             index.search(queries, k)
-    with pytest.raises(turret.TurretError, match=r"allowed has the shape \(3,\); give \[500\]"):
+    with pytest.raises(turret.TurretError, match=r"allowed has the shape \(3,\) of bool; give \[500\]"):
         index.search(vectors, 4, np.ones(3, np.bool_))
+    assert index.search(vectors[:1], np.int64(4), allowed.tolist())[0].min() >= 400  # type: ignore[arg-type]
+    for wrong in (np.arange(500), ["yes"] * 500, [[True], [True, False]]):
+        with pytest.raises(turret.TurretError, match="allowed has"):
+            index.search(vectors, 4, wrong)
     with pytest.raises(turret.TurretError, match=r"^--kind tree: "):
         turret.choose_index(vectors, vectors[:50], kind="tree")
+
+
+@pytest.mark.parametrize("kind", ["flat", "ivf_pq", "ivf", "hnsw"])
+@pytest.mark.parametrize("count", [1, 12, 16])
+def test_a_named_kind_of_index_is_built_or_refused_for_few_items(kind: str, count: int) -> None:
+    """A dozen items are too few for the centres of its codes, and for the recall of ten."""
+    vectors = np.random.default_rng(3).normal(size=(count, 4)).astype(np.float32)
+    if kind != "flat" and count < 16:
+        with pytest.raises(
+            turret.TurretError, match=f"--kind {kind} needs at least 16 items, and has {count}"
+        ):
+            turret.choose_index(vectors, vectors, kind=kind, recall=0.5)
+    else:
+        rows, _ = turret.choose_index(vectors, vectors, kind=kind, recall=0.5).search(vectors, count + 5)
+        assert rows.shape == (count, count)
 
 
 BARE = """
@@ -271,6 +304,13 @@ def test_a_table_that_its_library_can_not_export_names_the_extra(tmp_path: Path)
 
     with pytest.raises(turret.MissingExtraError, match=r"events can't be .* run: pip install .*\[pandas\]'"):
         turret.prepare(Unexportable(EVENTS), tmp_path / "prepared")
+
+
+def test_a_table_that_is_no_file_is_refused(tmp_path: Path) -> None:
+    """An empty record is nothing in Parquet."""
+    table = EVENTS.with_columns(pl.Series("record", [{}] * 84, dtype=pl.Struct([])))
+    with pytest.raises(turret.TurretError, match=r"^events can't be read from this DataFrame: .+; give each"):
+        turret.prepare(table, tmp_path / "prepared")
 
 
 def test_a_store_is_filled_from_a_table_prepared_data_its_folder_or_a_file(tmp_path: Path) -> None:

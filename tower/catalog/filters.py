@@ -171,4 +171,6 @@ def _distinct(values: list[Value]) -> tuple[Value, ...]:
 
 def _unknown(name: str, catalog: Catalog) -> str:
     known = ", ".join(catalog.kinds)
-    return f"the catalog has no field {name[:80]!r}; " + (f"it has: {known}" if known else "it has no fields")
+    return f"the catalog has no field {str(name)[:80]!r}; " + (
+        f"it has: {known}" if known else "it has no fields"
+    )

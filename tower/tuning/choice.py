@@ -40,6 +40,8 @@ _WORTH = 1.25
 _FEW_QUERIES = 100
 # The kinds that can be named, beside `auto`.
 KINDS = ("flat", "ivf_pq", "ivf", "hnsw")
+# The centres of product codes, which have at least as many items to learn from; recall is of ten and more.
+_FEWEST = 16
 # Lists are 1.5 times the root of the items: 128 to 400 lists of 41,000 items were alike, and 810 took a
 # quarter longer.
 _LISTS = 1.5
@@ -79,13 +81,18 @@ def choose(
     `auto` takes the fastest product codes that reach the recall at each k and selectivity, and the lists of
     eight bits, which were never faster, where none do; small catalogs stay exact. A graph is made by name
     only. Raises BundleError for an unknown kind, a recall that isn't between 0 and 1, and a named kind that
-    misses the recall.
+    misses the recall or has too few items.
     """
     if request.kind == "engine":
         raise BundleError("--kind engine: turret publish BUNDLE --engine ADDRESS makes such an index")
     if request.kind not in ("auto", *KINDS):
         raise BundleError(f"--kind {request.kind}: there is no such index; name auto, {', '.join(KINDS)}")
     check_requested(request.recall)
+    if request.kind not in ("auto", "flat") and len(vectors) < _FEWEST:
+        raise BundleError(
+            f"--kind {request.kind} needs at least {_FEWEST} items, and has {len(vectors)}; use --kind auto "
+            "or flat, which are exact for so few"
+        )
     vectors = np.ascontiguousarray(np.asarray(vectors), dtype=np.float32)
     measured, learnt = split_queries(np.asarray(queries, dtype=np.float32), len(vectors))
     task = Task(vectors, measured, scoring, request.recall, learnt, request.kind != "auto")

@@ -1,0 +1,132 @@
+"""Arguments of the Python API: those that don't fit are refused in a sentence, as data is."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, wraps
+from inspect import signature
+from numbers import Real
+from operator import index
+from os import PathLike
+from reprlib import repr as shortened
+from types import NoneType, UnionType
+from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from turret.data.errors import TurretError
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def _is_list(value: Any) -> bool:
+    return np.iterable(value) and not isinstance(value, str | bytes | Mapping)
+
+
+def _is_whole(value: Any) -> bool:
+    return hasattr(value, "__index__") and not isinstance(value, bool) and np.ndim(value) == 0
+
+
+# The types of parameters whose arguments are checked, in words.
+_TYPES: dict[Any, tuple[str, Callable[[Any], bool]]] = {
+    bool: ("true or false", lambda value: isinstance(value, bool | np.bool_)),
+    int: ("a whole number", _is_whole),
+    float: ("a number", lambda value: isinstance(value, Real) and not isinstance(value, bool)),
+    str: ("a text", lambda value: isinstance(value, str)),
+    PathLike: ("a path", lambda value: isinstance(value, PathLike)),
+    Mapping: (
+        "a dictionary whose keys are texts",
+        lambda value: isinstance(value, Mapping) and all(isinstance(key, str) for key in value),
+    ),
+    Sequence: ("a list", lambda value: _is_list(value) and hasattr(value, "__len__")),
+    Iterable: ("a list", _is_list),
+    Callable: ("a function", callable),
+    NoneType: ("None", lambda value: value is None),
+}
+
+
+def checked(call: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Check the arguments of a public call by the types of its parameters, and raise TurretError.
+
+    Of a parameter with a type that is none of `_TYPES`, such as a table, the call checks them itself. Whole
+    numbers of NumPy become those of Python, which other libraries take.
+    """
+    parameters, kinds = signature(call), cache(lambda: _checkable(call))
+
+    @wraps(call)
+    def checking(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        bound = parameters.bind(*args, **kwargs)
+        for name in bound.arguments.keys() & kinds().keys():
+            value, wanted = bound.arguments[name], kinds()[name]
+            if not any(_fits(value, kind) for kind in wanted):
+                words = " or ".join(dict.fromkeys(map(_words, wanted)))
+                raise TurretError(f"{name} can't be {shortened(value)}: give {words}")
+            if int in wanted and _is_whole(value):
+                bound.arguments[name] = index(value)
+        return call(*bound.args, **bound.kwargs)
+
+    return checking
+
+
+def _checkable(call: Callable[..., Any]) -> dict[str, tuple[Any, ...]]:
+    """The types of the parameters that are checked, of which an argument has one."""
+    hints = get_type_hints(call).items()
+    kinds = {
+        name: get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,) for name, hint in hints
+    }
+    return {
+        name: those
+        for name, those in kinds.items()
+        if all((get_origin(kind) or kind) in {Literal, *_TYPES} for kind in those)
+    }
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    origin, inner = get_origin(kind) or kind, get_args(kind)
+    if origin is Literal:
+        return isinstance(value, str) and value in inner
+    is_of_values = origin is Sequence and inner[0] in _TYPES
+    return _TYPES[origin][1](value) and (not is_of_values or all(_fits(one, inner[0]) for one in value))
+
+
+def _words(kind: Any) -> str:
+    origin, inner = get_origin(kind) or kind, get_args(kind)
+    if origin is Literal:
+        return " or ".join(map(repr, inner))
+    words = _TYPES[origin][0]
+    return f"{words} of {_TYPES[inner[0]][0][2:]}s" if origin is Sequence and inner[0] in _TYPES else words
+
+
+def as_vectors(name: str, values: ArrayLike) -> NDArray[np.float32]:
+    """Return vectors as contiguous float32 [R, D]; one vector [D] is [1, D].
+
+    Raises TurretError for other shapes, values that are no numbers, and numbers that are not finite in
+    float32.
+    """
+    try:
+        given = np.asarray(values)
+        if given.dtype.kind not in "biufO":
+            raise TypeError(f"it holds {given.dtype}")
+        with np.errstate(over="ignore"):
+            vectors = np.ascontiguousarray(given, dtype=np.float32)
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:  # of torch, too
+        raise TurretError(
+            f"{name} has to hold numbers, in vectors of one length: [rows, D] ({error})"
+        ) from None
+    vectors = vectors.reshape(1, -1) if vectors.ndim == 1 else vectors
+    if vectors.ndim != 2:
+        raise TurretError(f"{name} has the shape {vectors.shape}; give [rows, D]")
+    if not np.isfinite(vectors).all():
+        raise TurretError(f"{name} needs vectors that are finite in float32")
+    return vectors
+
+
+def as_mask(name: str, values: ArrayLike, count: int) -> NDArray[np.bool_]:
+    """Return a mask of `count` rows as an array. Raises TurretError for other values and another length."""
+    try:
+        mask = np.asarray(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TurretError(f"{name} has to hold true or false for each of {count} rows ({error})") from None
+    if mask.shape != (count,) or mask.dtype != np.bool_:
+        raise TurretError(f"{name} has the shape {mask.shape} of {mask.dtype}; give [{count}] of bool")
+    return mask
