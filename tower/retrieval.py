@@ -1,13 +1,13 @@
 """The one path from a query to ranked rows, for export, tests and the service; and diversity among them."""
 
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from turret.tower.catalog.columns import Coded, grouped
 from turret.tower.catalog.masks import RowMask
 from turret.tower.format.manifest import Manifest
 from turret.tower.index.index import Index
@@ -23,7 +23,7 @@ def marginal_relevance(
     vectors: NDArray[np.float32],
     k: int,
     weight: float,
-    take: Callable[[int], bool] = lambda _: True,
+    cap: "Cap | None" = None,
 ) -> NDArray[np.int64]:
     """Choose k of P candidates by maximal marginal relevance (Carbonell & Goldstein 1998, section 2).
 
@@ -36,7 +36,7 @@ def marginal_relevance(
         vectors: float32 [P, D], the candidates' own, without their biases.
         k: how many, at most.
         weight: 0 keeps the order of the scores, 1 looks at likeness alone.
-        take: told the place of each choice; False refuses it, and it is not asked about again.
+        cap: takes each choice, and closes others.
 
     Returns:
         int64 [k or fewer]: places of the candidates in the order of choice.
@@ -45,39 +45,56 @@ def marginal_relevance(
     relevance = (scores - scores.min()) / spread if spread else np.ones_like(scores)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     directions = vectors / np.maximum(lengths, np.finfo(np.float32).tiny)
-    nearest = np.full(len(scores), -1.0, dtype=np.float32)
-    looked_at: list[int] = []
-    marginal = (1.0 - weight) * relevance  # before the first choice nothing is near
+    cap = cap or Cap(len(scores), ())
+    is_open = cap.is_open[: len(scores)]
+    by_score = (1.0 - weight) * relevance
+    marginal = by_score + weight  # before the first choice the nearest is as far as possible
     chosen: list[int] = []
-    while len(chosen) < k and len(looked_at) < len(scores):
+    while len(chosen) < k and is_open.any():
+        marginal[~is_open] = -np.inf
         best = int(np.argmax(marginal))
-        looked_at.append(best)
-        marginal[best] = -np.inf
-        if take(best):
-            chosen.append(best)
-            np.maximum(nearest, directions @ directions[best], out=nearest)
-            marginal = (1.0 - weight) * relevance - weight * nearest
-            marginal[looked_at] = -np.inf
+        cap.take(best)
+        chosen.append(best)
+        np.minimum(marginal, by_score - directions @ (weight * directions[best]), out=marginal)
     return np.array(chosen, dtype=np.int64)
 
 
 class Cap:
-    """Counts the values of fields among the selected items, each at most so often.
+    """Limits how often each value of some fields is among the items that are taken from a ranking of P.
 
-    An item of several values (genres, say) counts for each of them. An item without a value is not limited.
+    `is_open` [P] marks the places that can be taken: a value that is taken as often as it may be closes all
+    its places at once, so places that are not taken cost nothing. An item of several values (genres, say)
+    counts for each of them. An item without a value is not limited.
     """
 
-    def __init__(self, limits: Mapping[str, int]) -> None:
-        self._limits = limits
-        self._taken: Counter[tuple[str, Hashable]] = Counter()
+    def __init__(self, count: int, fields: Iterable[tuple[int, Coded]]) -> None:
+        """Make a cap of `count` places from the limit and the values of each field."""
+        self.is_open = np.ones(count, dtype=np.bool_)
+        empty = np.empty(0, dtype=np.int64)
+        left, places, codes = [empty], [empty], [empty]
+        for limit, coded in fields:
+            distinct, positions = np.unique(coded.codes, return_inverse=True)
+            codes.append(positions + sum(map(len, left)))
+            places.append(coded.places)
+            left.append(np.full(len(distinct), limit))
+        self._left, of_values, of_places = (np.concatenate(each) for each in (left, codes, places))
+        self._values, self._starts = grouped(of_values, of_places, count)
+        self._places, self._value_starts = grouped(of_places, of_values, len(self._left))
 
-    def take(self, fields: Iterable[Sequence[Hashable]]) -> bool:
-        """Take an item with these distinct values of each limited field, unless one exceeds its limit."""
-        values = [(name, one) for name, several in zip(self._limits, fields, strict=True) for one in several]
-        if any(self._taken[one] >= self._limits[one[0]] for one in values):
-            return False
-        self._taken.update(values)
-        return True
+    def take(self, place: int) -> None:
+        """Take the item at an open place."""
+        self.is_open[place] = False
+        values = self._values[self._starts[place] : self._starts[place + 1]]
+        self._left[values] -= 1
+        for value in values[self._left[values] == 0].tolist():
+            self.is_open[self._places[self._value_starts[value] : self._value_starts[value + 1]]] = False
+
+    def take_from(self, start: int) -> Iterator[int]:
+        """Take the open places from `start` on, in their order."""
+        for place in range(start, len(self.is_open)):
+            if self.is_open[place]:
+                self.take(place)
+                yield place
 
 
 Rows = NDArray[np.integer[Any]]

@@ -1,6 +1,6 @@
 """The items of one version and its overlay: ids, fields and vectors by row."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from turret.service.errors import InvalidFieldError, NotFoundError
 from turret.service.overlay.fresh import FreshItems
 from turret.service.versions.holder import LoadedModel
 from turret.tower.bundle.bundle import Bundle
-from turret.tower.catalog.columns import comparable
+from turret.tower.catalog.columns import Coded
 from turret.tower.inference.encoder import Kinds
 from turret.tower.retrieval import Ranking
 from turret.tower.times import Times
@@ -65,18 +65,18 @@ class ItemView:
         fields: dict[str, Any] = orjson.loads(self.json_of(row))
         return fields
 
-    def values_of(self, name: str, rows: NDArray[np.integer[Any]]) -> list[list[Hashable]]:
-        """The distinct values of a field of each row, in a form in which equal ones are equal."""
-        changed = {place: row for place, row in enumerate(rows.tolist()) if self._is_changed(row)}
-        unchanged = rows.copy()
-        unchanged[[*changed]] = 0
-        values = self.bundle.catalog.values_of(name, unchanged)
-        for place, row in changed.items():
-            values[place] = comparable(self.fields(row).get(name))
-        return values
-
-    def _is_changed(self, row: int) -> bool:
-        return row >= self.fresh.first_row or row in self.fresh.replaced.by_row
+    def coded(self, names: Iterable[str], rows: NDArray[np.integer[Any]]) -> list[Coded]:
+        """The distinct values of each row, of each field."""
+        changed: dict[int, dict[str, Any]] = {}
+        if self.fresh.places or self.fresh.replaced.by_row:
+            of_each = enumerate(map(self.fresh.fields_of, rows.tolist()))
+            changed = {place: orjson.loads(text) for place, text in of_each if text is not None}
+            rows = np.where(rows < self.fresh.first_row, rows, 0)
+        catalog = self.bundle.catalog
+        return [
+            catalog.coded(name, rows, {place: fields.get(name) for place, fields in changed.items()})
+            for name in names
+        ]
 
     def check_field(self, name: str, where: str) -> None:
         """Raise InvalidFieldError for `where` in the request unless items have the field `name`."""

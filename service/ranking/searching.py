@@ -183,19 +183,15 @@ def _chosen(ranking: Ranking, request: RecommendRequest, view: ItemView) -> Rank
     """The first k of a ranking, as far as diversity and caps allow."""
     if request.is_in_order:
         return Ranking(ranking.rows[: request.k], ranking.scores[: request.k], ranking.plan)
-    cap, capped = Cap(request.cap), [view.values_of(name, ranking.rows) for name in request.cap]
-
-    def take(position: int) -> bool:
-        return cap.take(values[position] for values in capped)
-
+    limits = zip(request.cap.values(), view.coded(request.cap, ranking.rows), strict=True)
+    cap = Cap(len(ranking.rows), limits)
     order: list[int] = []
     pool = min(_pool(request.k), len(ranking.rows)) if request.diversity else 0
     if pool:
         directions = view.directions(ranking.rows[:pool])
         scores = ranking.scores[:pool]
-        order = marginal_relevance(scores, directions, request.k, request.diversity, take).tolist()
-    others = filter(take, range(pool, len(ranking.rows)))
-    order += islice(others, request.k - len(order))
+        order = marginal_relevance(scores, directions, request.k, request.diversity, cap).tolist()
+    order += islice(cap.take_from(pool), request.k - len(order))
     return Ranking(ranking.rows[order], ranking.scores[order], ranking.plan)
 
 

@@ -100,6 +100,14 @@ def diversity_gives_the_order_of_the_scores(
     return original(scores, vectors, k, 0.0, *take)
 
 
+@planted("tower.retrieval:Cap.take", "tower/test_retrieval.py", "service/test_ranking.py")
+def a_value_that_was_taken_as_often_as_it_may_stays_open(original: Any, self: Any, place: Any) -> None:
+    before = self.is_open.copy()
+    original(self, place)
+    self.is_open[:] = before
+    self.is_open[place] = False
+
+
 @planted("tower.retrieval:Retriever.nearest", "tower/test_retrieval.py")
 def scores_are_not_divided_by_the_temperature(original: Any, self: Any, *asked: Any, **named: Any) -> Any:
     with patch.object(self, "_temperature", np.float32(1.0)):

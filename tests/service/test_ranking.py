@@ -1,7 +1,7 @@
 """From a query to a page of items: what is read for it, what is chosen, and what is answered together."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -35,7 +35,8 @@ from turret.service.stores.sqlite.shared import SqliteItems
 from turret.service.versions.holder import LoadedModel, open_live
 from turret.service.versions.record import RuleSet
 from turret.tower.bundle.publish import publish
-from turret.tower.retrieval import Ranking
+from turret.tower.catalog.columns import Coded
+from turret.tower.retrieval import Cap, Ranking
 
 # --- The query
 
@@ -134,9 +135,10 @@ class Shelf:
     def __init__(self) -> None:
         self.most_compared = self.most_read = 0
 
-    def values_of(self, name: str, rows: NDArray[np.int64]) -> list[list[object]]:
+    def coded(self, names: Iterable[str], rows: NDArray[np.int64]) -> list[Coded]:
         self.most_read = max(self.most_read, len(rows))
-        return [[row // 10] if name == "brand" else ["all"] for row in rows.tolist()]
+        places = np.arange(len(rows))
+        return [Coded(places, rows // 10 if name == "brand" else np.zeros(len(rows), int)) for name in names]
 
     def directions(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         self.most_compared = max(self.most_compared, len(rows))
@@ -231,6 +233,24 @@ def test_diversity_chooses_from_the_best_alone() -> None:
     assert rows != list(range(10))
     assert rows[0] == 0
     assert max(rows) < POOL
+
+
+@pytest.mark.parametrize("diversity", [0.0, 1.0])
+def test_an_item_that_a_cap_keeps_out_costs_nothing(
+    diversity: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cap that can't be met is a cheap request, and a batch has a hundred of them."""
+    looked_at: set[int] = set()
+    take = Cap.take
+
+    def noted(self: Cap, place: int) -> None:
+        looked_at.add(place)
+        take(self, place)
+
+    monkeypatch.setattr(Cap, "take", noted)
+    found = chosen(conditions(100, cap={"tags": 2, "brand": 1}, diversity=diversity))
+    assert len(found) == 2
+    assert looked_at == {*found}
 
 
 def test_a_cap_that_keeps_nearly_all_out_has_no_more_items_compared_with_each_other() -> None:

@@ -1,6 +1,7 @@
 """The catalog of a bundle, its columns, and filters against what they mean for one item at a time."""
 
 import json
+from itertools import chain
 from pathlib import Path
 from sys import getsizeof
 from typing import Any
@@ -311,8 +312,16 @@ def test_an_item_has_the_same_values_in_the_catalog_and_beside_it(items: list[di
     items = [*items, {**WHOLE, "country": 7}] if len(items) > 4 else items  # a field of several types
     catalog = catalog_of(items)
     for name in FIELDS:
-        values = catalog.values_of(name, np.arange(len(items)))
-        assert [*map(set, values)] == [set(columns.comparable(item[name])) for item in items]
+        rows = np.arange(len(items))
+        # The first half as the catalog has them, the others as changed ones of another item's row.
+        changed = {place: item[name] for place, item in enumerate(items) if 2 * place >= len(items)}
+        rows[[*changed]] = 0
+        places, codes = catalog.coded(name, rows, changed)
+        values = [columns.comparable(item[name]) for item in items]
+        assert np.bincount(places, minlength=len(items)).tolist() == [*map(len, values)]
+        by_value = sorted([i for i, some in enumerate(values) if one in some] for one in {*chain(*values)})
+        by_code = sorted(sorted(places[codes == code].tolist()) for code in np.unique(codes))
+        assert by_code == by_value
 
 
 def test_cached_masks_are_bounded_with_the_values_of_their_filters() -> None:

@@ -1,15 +1,21 @@
 """Rankings of a bundle: exclusions, filters, popularity, diversity, and gains of repeated items."""
 
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from tests.conftest import contents, plain_ranking
 from tests.support.repeats import TERM, gains, ranking, repeating
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import publish
+from turret.tower.catalog.columns import Coded
 from turret.tower.catalog.masks import RowMask
 from turret.tower.index.planner import Plan
 from turret.tower.repeats import EVENTS, Events, RepeatWeights, used_items
@@ -74,17 +80,32 @@ def test_a_filter_keeps_to_what_it_allows(bundle: Bundle) -> None:
 @pytest.mark.parametrize("weight", [0.0, 0.2, 0.5, 0.9])
 def test_diversity_chooses_as_its_equation_says(weight: float) -> None:
     """Equation (1) of the paper, a candidate at a time."""
+    assert marginal_relevance(*DRAWN, 12, weight).tolist() == by_equation(12, weight, lambda _: True)
+
+
+def drawn() -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """The scores and the vectors of 30 items."""
     generator = np.random.default_rng(3)
     scores = np.sort(generator.normal(size=30).astype(np.float32))[::-1].copy()
-    vectors = generator.normal(size=(30, 4)).astype(np.float32)
+    return scores, generator.normal(size=(30, 4)).astype(np.float32)
+
+
+DRAWN = drawn()
+
+
+def by_equation(k: int, weight: float, take: Callable[[int], bool]) -> list[int]:
+    """The places of the items that are taken by diversity, until there are `k`."""
+    scores, vectors = DRAWN
     alike = np.corrcoef(np.concatenate([vectors, -vectors], axis=1))  # of vectors with mean 0: their cosines
     relevance = (scores - scores.min()) / (scores.max() - scores.min())
-    chosen: list[int] = []
-    for _ in range(12):
-        left = [place for place in range(30) if place not in chosen]
+    chosen, left = list[int](), [*range(30)]
+    while left and len(chosen) < k:
         near = {place: max((alike[place][one] for one in chosen), default=0.0) for place in left}
-        chosen.append(max(left, key=lambda one: (1 - weight) * relevance[one] - weight * near[one]))
-    assert marginal_relevance(scores, vectors, 12, weight).tolist() == chosen
+        best = max(left, key=lambda one: (1 - weight) * relevance[one] - weight * near[one])
+        left.remove(best)
+        if take(best):
+            chosen.append(best)
+    return chosen
 
 
 SCORES = np.array([9.0, 8.0, 5.0, 1.0], dtype=np.float32)
@@ -100,24 +121,49 @@ def test_diversity_orders_equals_and_no_candidates_too() -> None:
 
 
 def test_a_candidate_that_is_refused_is_replaced_by_the_next() -> None:
-    asked: list[int] = []
+    cap = cap_of([1], [[[0], [1], [0], [2]]])
+    assert marginal_relevance(SCORES, VECTORS, 3, 0.5).tolist() == [0, 2, 3]
+    assert marginal_relevance(SCORES, VECTORS, 3, 0.5, cap).tolist() == [0, 3, 1]
 
-    def take(place: int) -> bool:
-        asked.append(place)
-        return place != 2
 
-    assert marginal_relevance(SCORES, VECTORS, 3, 0.5, take).tolist() == [0, 3, 1]
-    assert asked == [0, 2, 3, 1], "a refused one is not asked about again"
+def cap_of(limits: list[int], fields: list[list[list[int]]]) -> Cap:
+    """The cap of items with these values of each field, item by item."""
+    pairs = [[(place, one) for place, some in enumerate(field) for one in some] for field in fields]
+    arrays = [np.array(some, np.int64).reshape(-1, 2).T for some in pairs]
+    coded = zip(limits, (Coded(*array) for array in arrays), strict=True)
+    return Cap(len(fields[0]), coded)
+
+
+DRAMA, CRIME, COMEDY = range(3)
 
 
 def test_a_cap_counts_each_value_of_a_field() -> None:
-    cap = Cap({"genres": 1, "brand": 2})
-    assert cap.take([["drama", "crime"], ["a"]])
-    assert not cap.take([["crime"], ["a"]])
-    assert cap.take([["comedy"], ["a"]])
-    assert not cap.take([[], ["a"]])
-    assert cap.take([[], []]), "an item without a value is not limited"
-    assert cap.take([[], ["b"]])
+    genres = [[DRAMA, CRIME], [CRIME], [COMEDY], [], [], []]
+    brands = [[0], [0], [0], [0], [], [1]]
+    cap = cap_of([1, 2], [genres, brands])
+    assert [*cap.take_from(0)] == [0, 2, 4, 5], "an item without a value is not limited"
+
+
+FIELDS = st.lists(st.lists(st.integers(0, 5), unique=True, max_size=3), min_size=30, max_size=30)
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), FIELDS), min_size=1, max_size=3), st.sampled_from([0.0, 0.6]))
+def test_a_cap_takes_each_item_that_has_no_value_too_often(
+    limited: list[tuple[int, list[list[int]]]], weight: float
+) -> None:
+    """As a loop that looks at one item after the other does, by diversity and in the order of the scores."""
+    taken: Counter[tuple[int, int]] = Counter()
+
+    def take(place: int) -> bool:
+        values = [(field, one) for field, (_, rows) in enumerate(limited) for one in rows[place]]
+        can_be = all(taken[one] < limited[one[0]][0] for one in values)
+        taken.update(values if can_be else ())
+        return can_be
+
+    expected = by_equation(30, weight, take)
+    limits, fields = map(list, zip(*limited, strict=True))
+    assert marginal_relevance(*DRAWN, 30, weight, cap_of(limits, fields)).tolist() == expected
+    assert weight or [*cap_of(limits, fields).take_from(0)] == expected
 
 
 # --- The repeat term

@@ -10,7 +10,16 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from turret.data.configuration import NO_DISPLAY, DisplaySettings
-from turret.tower.catalog.columns import Column, Kind, column_arrays, comparable, kind_of, open_column
+from turret.tower.catalog.columns import (
+    OTHER,
+    Coded,
+    Column,
+    Kind,
+    column_arrays,
+    comparable,
+    kind_of,
+    open_column,
+)
 from turret.tower.catalog.masks import MaskCache
 from turret.tower.config import Settings
 from turret.tower.errors import BundleError
@@ -19,6 +28,8 @@ from turret.tower.format.sections import Section, Sections, map_file, pack
 
 HEAD, BODY = "catalog.json", "catalog.bin"
 _HEAD_BYTES = 16_000_000
+# The type of the terms of columns by their kinds.
+_TERMS = {"text": bytes, "texts": bytes, "number": float, "numbers": float, "boolean": float}
 
 
 class Head(Settings):
@@ -125,11 +136,27 @@ class Catalog:
         fields: dict[str, Any] = json.loads(self.json_of(row))
         return fields
 
-    def values_of(self, name: str, rows: NDArray[np.integer[Any]]) -> list[list[Hashable]]:
-        """The distinct values of a field of some rows, as `columns.comparable` returns them."""
-        if self.kinds[name] == "mixed":  # which has no column of its values
-            return [comparable(self.of(row).get(name)) for row in rows.tolist()]
-        return self._columns[name].values_of(rows)
+    def coded(self, name: str, rows: NDArray[np.integer[Any]], changed: Mapping[int, Any]) -> Coded:
+        """The distinct values of a field of some rows; `changed` has others of the rows at some places."""
+        kind, column = self.kinds[name], self._columns[name]
+        if kind == "mixed":  # which has no column of its values
+            own = {place: self.of(row).get(name) for place, row in enumerate(rows.tolist())}
+            changed = own | {**changed}
+        coded = column.coded(rows)
+        if not changed:
+            return coded
+        others: dict[Hashable, int] = {}
+        codes, places = [], []
+        for place, value in changed.items():
+            for one in comparable(value):
+                code = column.code(one) if isinstance(one, _TERMS.get(kind, ())) else None
+                codes.append(others.setdefault(one, OTHER + len(others)) if code is None else code)
+                places.append(place)
+        keep = ~np.isin(coded.places, [*changed])
+        return Coded(
+            np.concatenate([coded.places[keep], np.array(places, np.int64)]),
+            np.concatenate([coded.codes[keep], np.array(codes, np.int64)]),
+        )
 
     def column(self, name: str) -> Column:
         """The column of a field. Raises KeyError for an unknown one."""

@@ -1,6 +1,5 @@
 """Typed, memory-mapped columns of the catalog's fields, which filters evaluate for all rows at once."""
 
-import math
 from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -29,6 +28,19 @@ class Interval(NamedTuple):
     high_open: bool = False
 
 
+class Coded(NamedTuple):
+    """Values of some rows as pairs, in any order: `codes` [V], and the `places` [V] of their rows.
+
+    Equal values have equal codes, all below `OTHER`.
+    """
+
+    places: NDArray[np.int64]
+    codes: NDArray[np.int64]
+
+
+OTHER = 0x7FF0_0000_0000_0001  # above the bits of each float64, and above each position
+
+
 class NumberColumn:
     """At most one number (or 0 and 1 for false and true) a row.
 
@@ -54,9 +66,15 @@ class NumberColumn:
         """No rows: numbers are no paths."""
         return np.zeros(len(self.values), dtype=np.bool_)
 
-    def values_of(self, rows: NDArray[np.integer[Any]]) -> list[list[Hashable]]:
-        """The distinct values of each of some rows, as `comparable` returns them."""
-        return [[] if math.isnan(value) else [value] for value in self.values[rows].tolist()]
+    def coded(self, rows: NDArray[np.integer[Any]]) -> Coded:
+        """The distinct values of each of some rows."""
+        values = self.values[rows]
+        places = np.flatnonzero(~np.isnan(values))
+        return Coded(places, _bits(values[places]))
+
+    def code(self, value: Value) -> int | None:
+        """The code of a value in `coded`; None where no row can have it."""
+        return int(_bits(np.array([value], np.float64))[0])
 
     def present(self) -> Mask:
         """The rows that have a value."""
@@ -121,10 +139,10 @@ class TermColumn:
         mask[self._rows] = True
         return mask
 
-    def values_of(self, rows: NDArray[np.integer[Any]]) -> list[list[Hashable]]:
+    def coded(self, rows: NDArray[np.integer[Any]]) -> Coded:
         codes, starts = self.by_row
-        pairs = zip(starts[rows].tolist(), starts[rows + 1].tolist(), strict=True)
-        return [[self._terms[code] for code in codes[start:end].tolist()] for start, end in pairs]
+        counts, where = _slices(starts, rows)
+        return Coded(np.repeat(np.arange(len(rows)), counts), codes[where])
 
     def counts(self) -> tuple[Sequence[Value], NDArray[np.int64]]:
         return self._terms, np.diff(np.asarray(self._starts))
@@ -161,16 +179,12 @@ class TermColumn:
     def by_row(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The codes of each row: those of row n are `codes[starts[n]:starts[n + 1]]`, ascending."""
         codes = np.repeat(np.arange(len(self._terms), dtype=np.int64), np.diff(np.asarray(self._starts)))
-        order = np.argsort(self._rows, kind="stable")
-        return codes[order], _starts(np.bincount(self._rows, minlength=self._count))
+        return grouped(codes, self._rows, self._count)
 
     def _mask(self, codes: Sequence[int] | NDArray[np.integer[Any]]) -> Mask:
         mask = np.zeros(self._count, dtype=np.bool_)
-        starts, picked = np.asarray(self._starts), np.asarray(codes, dtype=np.int64)
-        counts = starts[picked + 1] - starts[picked]
-        ends = np.cumsum(counts)
-        places = np.repeat(starts[picked + 1] - ends, counts) + np.arange(counts.sum())
-        mask[self._rows[places]] = True
+        _, where = _slices(np.asarray(self._starts), np.asarray(codes, dtype=np.int64))
+        mask[self._rows[where]] = True
         return mask
 
     def _rows_of(self, codes: range) -> NDArray[np.int32]:
@@ -271,6 +285,8 @@ def comparable(value: Any) -> list[Hashable]:
 
 
 def _term(value: Value) -> bytes | float:
+    if isinstance(value, bytes):  # a term already
+        return value
     return value.encode("utf-8", "surrogatepass") if isinstance(value, str) else float(value)
 
 
@@ -384,6 +400,26 @@ def _lists(
     if len(rows) and not 0 <= rows.min() <= rows.max() < count:
         raise sections.fault(f"{name}.rows", f"names other rows than those below {count}")
     return sections.starts(f"{name}.starts", len(rows), terms + 1), rows
+
+
+def grouped(
+    values: NDArray[np.int64], owners: NDArray[np.integer[Any]], count: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The values [V] by their owners [V], below `count`, and the starts [count + 1] of each owner's."""
+    return values[np.argsort(owners, kind="stable")], _starts(np.bincount(owners, minlength=count))
+
+
+def _slices(
+    starts: NDArray[np.int64], picked: NDArray[np.integer[Any]]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The lengths of the slices `starts[i]:starts[i + 1]` of each i of `picked`, and their positions."""
+    counts = starts[picked + 1] - starts[picked]
+    ends = np.cumsum(counts)
+    return counts, np.repeat(starts[picked + 1] - ends, counts) + np.arange(counts.sum())
+
+
+def _bits(values: NDArray[np.float64]) -> NDArray[np.int64]:
+    return (values + 0.0).view(np.int64)  # of which 0.0 and -0.0 are one
 
 
 def _starts(lengths: Any) -> NDArray[np.int64]:
