@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from turret.service.calls import call_of
 from turret.service.error_responses import write_error
 from turret.service.errors import BodyError, NotReadyError, RequestError, TimedOutError
+from turret.service.http.turns import Turns
 from turret.service.observing.metrics import Metrics
 from turret.service.schemas.bodies import BODY
 from turret.service.settings import Settings
@@ -69,6 +70,12 @@ class _Request:
             self.error = error
             self.task.cancel()
 
+    def end_late(self, now: float) -> None:
+        """Cancel the request if it is late."""
+        if self.ends < now:
+            late = BodyError("body", None, _LATE, status=408)
+            self.fail(TimedOutError() if self.has_place else late)
+
 
 class Admission:
     """Reads the body of each request, gives it a place in its lane, or refuses it with 503 and Retry-After.
@@ -94,6 +101,7 @@ class Admission:
         self._requests: set[_Request] = set()
         self._arriving: dict[_Request, None] = {}  # whose bodies come in parts, oldest first
         self._timer: asyncio.TimerHandle | None = None
+        self._turns = Turns()
 
     def show(self, metrics: Metrics) -> None:
         """Set the gauges of places and of bytes."""
@@ -157,8 +165,7 @@ class Admission:
         """Cancel late requests, once a second: a timer for each would take a tenth of its time."""
         for request in self._requests:
             if request.ends < loop.time():
-                late = BodyError("body", None, _LATE, status=408)
-                request.fail(TimedOutError() if request.has_place else late)
+                self._turns.call(request.end_late, loop.time())
         self._timer = loop.call_later(1.0, self._end_late, loop) if self._requests else None
 
     def _hold(self, request: _Request, count: int, is_whole: bool) -> None:

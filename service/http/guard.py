@@ -14,6 +14,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from turret.service.error_responses import write_error
 from turret.service.http.edge import DATA_HEADERS
+from turret.service.http.turns import Turns
 
 ADMIN_CONNECTIONS = 64  # more than the limit
 HEAD_SECONDS = 10.0  # from the first byte of a head to its end
@@ -57,7 +58,7 @@ def guarded(
     `count` is called with the reason of each refusal. Clients of the port `admin_port` get connections beyond
     the number, as others may have taken all.
     """
-    limits = {"most": connections, "count": staticmethod(count), "admin_port": admin_port}
+    limits = {"most": connections, "count": staticmethod(count), "admin_port": admin_port, "turns": Turns()}
     return type("GuardedProtocol", (Guard,), limits)
 
 
@@ -67,6 +68,7 @@ class Guard(HttpToolsProtocol):
     most: int
     count: Callable[[str], None]
     admin_port: int | None
+    turns: Turns
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -89,13 +91,19 @@ class Guard(HttpToolsProtocol):
             transport.write(TOO_MANY.content)
             transport.close()
         else:
-            self._timer = self.loop.call_later(HEAD_SECONDS, self._give_up)
+            self._begin_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the deadline; the running request is told, as uvicorn tells the newest one only."""
-        self._disconnect()
+        """Stop the deadline; a running request sends nothing more, and is told in its turn."""
         self._stop_timer()
-        super().connection_lost(exc)
+        for cycle in (self._running, self.cycle):
+            if cycle is not None:
+                cycle.disconnected = True
+        self.turns.call(self._lose, exc)
+
+    def timeout_keep_alive_handler(self) -> None:
+        """End an idle connection in its turn, unless a request begins before."""
+        self.turns.call(self._end_idle, self.timeout_keep_alive_task)
 
     def data_received(self, data: bytes) -> None:
         """Parse input in small pieces, as a head that ends within a piece is counted up to its end only."""
@@ -173,16 +181,32 @@ class Guard(HttpToolsProtocol):
         if self._running is not None:
             self._stop_timer()
         elif self._timer is None:
-            self._timer = self.loop.call_later(HEAD_SECONDS, self._give_up)
+            self._begin_timer()
+
+    def _begin_timer(self) -> None:
+        self._timer = self.loop.call_later(HEAD_SECONDS, self._is_late)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _give_up(self) -> None:
-        """End a connection whose head is late."""
-        self._refuse(LATE if self._is_head and self._overhead else NOTHING)
+    def _is_late(self) -> None:
+        self.turns.call(self._give_up, self._timer)
+
+    def _give_up(self, timer: TimerHandle | None) -> None:
+        """End a connection whose head is late, unless it came before its turn."""
+        if self._timer is timer:
+            self._refuse(LATE if self._is_head and self._overhead else NOTHING)
+
+    def _end_idle(self, timer: TimerHandle | None) -> None:
+        if self.timeout_keep_alive_task is timer:
+            super().timeout_keep_alive_handler()
+
+    def _lose(self, exc: Exception | None) -> None:
+        """Tell the running request, as uvicorn tells the newest one only."""
+        self._disconnect()
+        super().connection_lost(exc)
 
     def _refuse(self, refusal: Refusal) -> None:
         """Read nothing more, and end the connection after the answers to earlier requests."""
