@@ -244,6 +244,11 @@ def bodies_of_all_connections_are_not_bounded(
     self.held_bytes += count
 
 
+@planted("service.http.turns:Turns._next", "service/test_http_connections.py")
+def connections_that_end_together_end_in_one_turn(original: Any, self: Any) -> Any:
+    return seeing(original, A_TURN=10**9)(self)
+
+
 @planted("service.http.guard:Guard._check", "service/test_http_connections.py")
 def the_framing_of_a_body_is_not_counted(original: Any, *given: Any) -> Any:
     return seeing(original, FRAMING_BYTES=1 << 40)(*given)

@@ -88,8 +88,11 @@ class Client:
     def end(self) -> None:
         self._writer.write_eof()
 
-    async def leave(self) -> None:
+    def close(self) -> None:
         self._writer.close()
+
+    async def leave(self) -> None:
+        self.close()
         with suppress(ConnectionError):
             await self._writer.wait_closed()
 

@@ -1,14 +1,16 @@
 """Connections behind a socket: limits of heads, framing, time and bodies, and places in lanes."""
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 import pytest
 
 from tests.service.small_server import GET, POST, PROBE, refused, running, served
 from tests.support.until import eventually
-from turret.service.http.admission import SMALL_ANSWER
-from turret.service.http.guard import FRAMING_BYTES, HEAD_BYTES
+from turret.service.http.admission import SMALL_ANSWER, _Request
+from turret.service.http.guard import FRAMING_BYTES, HEAD_BYTES, Guard
+from turret.service.http.turns import A_TURN
 from turret.service.process.server import config_of, connection_limit
 from turret.service.settings import Settings
 
@@ -321,3 +323,55 @@ async def test_a_place_is_kept_until_its_request_has_ended_also_without_its_clie
         assert (server.admission.held_bytes, server.places) == (10, 1)
         server.app.open.set()
         await eventually(lambda: server.places == 0, "it has ended")
+
+
+@pytest.mark.parametrize(
+    ("sent", "ends"),
+    [
+        (b"", "its deadline"),
+        (b"GET / HTTP/1.1", "its deadline"),
+        (sized(99) + b"x", "its deadline"),
+        (PROBE, "no next request"),
+        (GET, "its client"),
+        (POST + BODY, "its client"),
+    ],
+)
+async def test_connections_that_end_together_leave_room_in_each_turn(
+    sent: bytes, ends: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of some thousands in one turn of the loop would hold everybody else for a second."""
+    turn, ended = 0, Counter[int]()
+    loop: Any = asyncio.get_running_loop()
+    run_once = loop._run_once
+
+    def counted() -> None:
+        nonlocal turn
+        turn += 1
+        run_once()
+
+    def count(owner: type, name: str) -> None:
+        original = getattr(owner, name)
+
+        def method(self: object, *given: object) -> None:
+            ended[turn] += 1
+            original(self, *given)
+
+        monkeypatch.setattr(owner, name, method)
+
+    for name in ("_give_up", "_end_idle", "_lose"):
+        count(Guard, name)
+    count(_Request, "end_late")
+    loop._run_once = counted
+    number = 5 * A_TURN
+    async with running(most=number, limit=number) as server:
+        if ends == "its client":
+            server.app.open.clear()
+        clients = [await server.connect(sent) for _ in range(number)]
+        if ends == "its client":
+            await eventually(lambda: server.app.began == number, "all have begun")
+            for client in clients:
+                client.close()
+        await eventually(lambda: not server.server.server_state.connections, "all have ended")
+        server.app.open.set()
+    assert ended.total() >= number
+    assert max(ended.values()) <= 2 * A_TURN  # as many requests as connections
