@@ -1,8 +1,11 @@
-"""The response to each error: its status, and one shape, `{"error": {"field", "value", "message"}}`."""
+"""The response to each error: its status, and one shape, `{"error": {"field", "value", "message"}}`.
+
+Further fields at fault follow as `others`.
+"""
 
 import math
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,7 @@ from starlette.types import Scope
 
 from turret.service.calls import call_of
 from turret.service.errors import InvalidFieldError, NotReadyError, RequestError
-from turret.service.schemas.bodies import field_error
+from turret.service.schemas.bodies import field_error, refusal_of
 from turret.service.versions.folder import without_folder
 from turret.tower.errors import BundleError, EncodingError
 
@@ -25,21 +28,39 @@ _HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 408: {"Connection": "close"}}
 
 
 def write_error(
-    status: int, field: str, value: object, message: str, headers: Mapping[str, str] | None = None
+    status: int,
+    field: str,
+    value: object,
+    message: str,
+    headers: Mapping[str, str] | None = None,
+    others: Sequence[RequestError] = (),
 ) -> Response:
-    """Write an error response; field, value and message are truncated to a readable length."""
-    body = orjson.dumps(_described(field, value, message))
+    """Write an error response; field, value and message are truncated to a readable length.
+
+    `others` are the refusals of further fields.
+    """
+    body = orjson.dumps(_described(field, value, message, others))
     return Response(body, status, headers, media_type="application/json")
 
 
 def result_of(error: RequestError | EncodingError) -> dict[str, Any]:
     """A refused part of a call, as the response to that part by itself would be."""
     status = error.status if isinstance(error, RequestError) else 422
-    return {"status": status, **_described(error.field, error.value, str(error))}
+    others = error.others if isinstance(error, RequestError) else ()
+    return {"status": status, **_described(error.field, error.value, str(error), others)}
 
 
-def _described(field: str, value: object, message: str) -> dict[str, Any]:
-    return {"error": {"field": _cut(field), "value": _shown(value), "message": _cut(message, 1000)}}
+def _described(
+    field: str, value: object, message: str, others: Sequence[RequestError] = ()
+) -> dict[str, Any]:
+    described: dict[str, Any] = {"error": _detail(field, value, message)}
+    if others:
+        described["others"] = [_detail(one.field, one.value, str(one)) for one in others]
+    return described
+
+
+def _detail(field: str, value: object, message: str) -> dict[str, Any]:
+    return {"field": _cut(field), "value": _shown(value), "message": _cut(message, 1000)}
 
 
 def response_to(error: Exception, scope: Scope, bundles: Path | None = None) -> Response | None:
@@ -72,7 +93,7 @@ def response_to(error: Exception, scope: Scope, bundles: Path | None = None) -> 
     headers, wait = _HEADERS.get(refused.status, {}), refused.retry_after
     if wait is not None:
         headers = headers | {"Retry-After": str(math.ceil(wait))}
-    return write_error(refused.status, field, refused.value, message, headers)
+    return write_error(refused.status, field, refused.value, message, headers, refused.others)
 
 
 def _not_routed(error: HTTPException, scope: Scope) -> Response:
@@ -86,7 +107,10 @@ def _not_routed(error: HTTPException, scope: Scope) -> Response:
 
 
 def _invalid_parameter(error: RequestValidationError) -> InvalidFieldError:
-    found = error.errors()[0]
+    return refusal_of(map(_parameter_error, error.errors()))
+
+
+def _parameter_error(found: Any) -> InvalidFieldError:
     name = str(found["loc"][1])
     if found["type"] == "missing":
         return InvalidFieldError(name, None, f"this call needs the parameter {name}; /docs describes it")

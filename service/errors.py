@@ -11,11 +11,12 @@ class RequestError(ServiceError):
     """A request that is refused with `status`: the field at fault, its value, and a message with the remedy.
 
     `retry_after`: seconds after which the same request may succeed, None if it never does. `position`: index
-    of the request in its batch, None outside of a batch.
+    of the request in its batch, None outside of a batch. `others`: further fields at fault.
     """
 
     status = 422
     position: int | None = None
+    others: "tuple[RequestError, ...]" = ()
     __str__ = Exception.__str__
 
     def __init__(

@@ -2,12 +2,21 @@
 
 from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from turret.data.features import QUERY
 from turret.data.kinds import Seen
 from turret.data.vocabulary import STRANGER
+from turret.service.schemas.bodies import MOST_OTHERS
 from turret.service.schemas.fields import (
     HISTORY_LIMIT,
     KIND_LENGTH,
@@ -48,12 +57,25 @@ class Body(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _refuse_unknown(cls, data: Any) -> Any:
-        for name in data if isinstance(data, dict) else ():
-            if name not in cls.model_fields:
-                known = ", ".join(cls.model_fields)
-                message = f"unknown field; the fields are {known}"
-                raise PydanticCustomError("unknown_field", "{message}", {"name": name, "message": message})
-        return data
+        if not isinstance(data, dict) or data.keys() <= cls.model_fields.keys():
+            return data
+        message = f"unknown field; the fields are {', '.join(cls.model_fields)}"
+        unknown = [name for name in data if name not in cls.model_fields]
+        errors = [
+            InitErrorDetails(
+                type=PydanticCustomError("unknown_field", "{message}", {"name": name, "message": message}),
+                input=data,
+            )
+            for name in unknown[: MOST_OTHERS + 1]
+        ]
+        try:
+            cls.model_validate({name: value for name, value in data.items() if name in cls.model_fields})
+        except ValidationError as error:  # the known ones may have faults too
+            for one in error.errors(include_url=False)[: MOST_OTHERS + 1]:
+                context = {**one.get("ctx", {}), "said": one["msg"]}
+                kind = PydanticCustomError(one["type"], "{said}", context)
+                errors.append(InitErrorDetails(type=kind, loc=one["loc"], input=one["input"]))
+        raise ValidationError.from_exception_data(cls.__name__, errors)
 
 
 class RankingRequest(Body):

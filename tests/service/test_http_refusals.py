@@ -263,3 +263,28 @@ def test_the_words_of_a_client_are_not_searched_for_addresses(
         quoted += answer.status_code == 422 and HOSTILE[:20] in answer.json()["error"]["message"]
     assert quoted
     assert not [text for text in searched if HOSTILE[:20] in text]
+
+
+def test_all_faults_of_a_body_are_named(whole: TestClient) -> None:
+    """Each field once, unknown ones too, up to a number, and those of the first faulty entry of a list."""
+    body = {
+        "k": 0,
+        "min_score": "high",
+        "shelf": 1,
+        "colour": 2,
+        "history": [{"item": 1, "knd": "x", "kind": 5}],
+    }
+    told = whole.post("/v1/recommend", json=body).json()
+    found = [one["field"] for one in (told["error"], *told["others"])]
+    assert sorted(found) == ["colour", "history.0", "k", "min_score", "shelf"]
+    assert all(one["message"] for one in told["others"])
+    batch = whole.post("/v1/recommend/batch", json={"requests": [{"k": 0, "shelf": 1}, {"k": True}]}).json()
+    assert [one["field"] for one in (batch["error"], *batch["others"])] == [
+        "requests.0.shelf",
+        "requests.0.k",
+    ]
+    several = whole.get("/v1/items?limit=0&cursor=x").json()
+    assert {several["error"]["field"], *(one["field"] for one in several["others"])} == {"limit", "cursor"}
+    many = whole.post("/v1/recommend", json={f"x{number}": 1 for number in range(1000)}).json()
+    assert len(many["others"]) == 20
+    assert "others" not in whole.post("/v1/recommend", json={"k": 0}).json()

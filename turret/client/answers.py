@@ -397,6 +397,7 @@ class ErrorDetail(Answer):
 
 
 class ErrorAnswer(Answer):
-    """The one shape of all errors."""
+    """The one shape of all errors; `others` are further fields at fault, up to 20."""
 
     error: ErrorDetail
+    others: tuple[ErrorDetail, ...] = ()

@@ -165,12 +165,15 @@ class _Calls(Generic[Http]):
     def _refusal(self, response: httpx2.Response) -> AnswerError:
         status, retry_after = response.status_code, _retry_after(response)
         try:
-            error = ErrorAnswer.model_validate_json(response.content).error
+            answer: ErrorAnswer = ErrorAnswer.model_validate_json(response.content)
         except ValidationError:
             message = f"{self.url} answered {status}: it did not say why; is it a Turret service?"
             return AnswerError(message, status, retry_after=retry_after)
-        field = f"{error.field}: " if error.field else ""
-        message = f"{self.url} answered {status}: {field}{error.message}"
+        error = answer.error
+        told = (
+            f"{one.field}: {one.message}" if one.field else one.message for one in (error, *answer.others)
+        )
+        message = f"{self.url} answered {status}: {'; '.join(told)}"
         return AnswerError(message, status, error.field, error.value, retry_after)
 
 
