@@ -120,18 +120,11 @@ def attack_by(name: str, attack: Attack, settings: dict[str, str]) -> Way:
         for _ in range(TRIES):
             target.start(settings=settings)
             begin = time.monotonic()
-            found = []
-            try:
-                found = list(attack(target))
-            except OSError as error:
-                found = [f"a request was not answered ({error})"]
+            found = [*_doors_of(lambda: attack(target))]
             own = target.stall(begin, time.monotonic())
             stall, wait = min(stall, 1e3 * own[0]), min(wait, 1e3 * own[1])
             peak = min(peak, target.peak_mb())
-            if not target.is_whole():
-                found.append("a worker ended")
-            elif count := target.failures():
-                found.append(f"{count} answers of 500")
+            found += _doors_of(lambda: _after(target))
             target.end(kill=True)
             for words in found:
                 target.open_door(f"{name}: {words}")
@@ -145,6 +138,20 @@ def attack_by(name: str, attack: Attack, settings: dict[str, str]) -> Way:
         yield row | {"peak_mb_over_idle": round(peak, 1), "seconds": seconds}
 
     return run
+
+
+def _doors_of(attack: Callable[[], Iterator[str]]) -> Iterator[str]:
+    try:
+        yield from attack()
+    except OSError as error:  # among them TimeoutError
+        yield f"a request was not answered ({error})"
+
+
+def _after(target: Target) -> Iterator[str]:
+    if not target.is_whole():
+        yield "a worker ended"
+    elif count := target.failures():
+        yield f"{count} answers of 500"
 
 
 def attempt(target: Target, worst: Worst, call: Call, request: Request, normal_ms: float) -> int:
@@ -245,21 +252,13 @@ def measure(options: Options) -> dict[str, Any]:
 
 def _shop() -> Path:
     """Bundles of a shop with texts, paths, lists and kinds: two of recommendations, one of questions."""
-    if not (WORK / "bundles" / "words").is_dir():
-        shop, prepared = WORK / "shop", WORK / "prepared"
+    bundles, shop = WORK / "bundles", WORK / "shop"
+    if not (bundles / "words").is_dir():
+        shutil.rmtree(bundles, ignore_errors=True)
         turret("data", "synth", shop, "--messy", "--users", 300, "--items", 3_000, "--overwrite")
-        with (shop / "items.csv").open(newline="") as file:
-            items = [
-                row | {"tags": f"t{n % 50}|t{n % 7}|x{n % 900}"} for n, row in enumerate(csv.DictReader(file))
-            ]
-        with (shop / "items.csv").open("w", newline="") as file, (shop / "queries.csv").open("w") as queries:
-            writer = csv.DictWriter(file, list(items[0]))
-            writer.writeheader()
-            writer.writerows(items)
-            queries.writelines(
-                ["query,item\n", *(f"{row['title']},{row['item_id']}\n" for row in items[:300])]
-            )
-        kinds = (
+        _add_lists_and_questions(shop)
+        items = ("--items", shop / "items.csv")
+        kinds = [
             "--kind",
             "purchase",
             "--kind",
@@ -268,38 +267,33 @@ def _shop() -> Path:
             "view=signal",
             "--kind",
             "return=negative",
-        )
-        log = (
-            shop / "events.csv",
-            "--items",
-            shop / "items.csv",
-            "--users",
-            shop / "users.csv",
-            "--kind-column",
-            "event",
-        )
-        asked = ("--queries", shop / "queries.csv", "--items", shop / "items.csv")
-        shutil.rmtree(WORK / "bundles", ignore_errors=True)
-        for version, source, experiment in (
-            ("first", (*log, *kinds, "--session", "session_id", "--on-bad", "drop"), "dssm"),
-            ("words", asked, "questions"),
-        ):
-            turret("data", "prepare", *source, "--to", prepared, "--overwrite")
-            turret(
-                "train",
-                "--data",
-                prepared,
-                "--run",
-                WORK / "run",
-                "--overwrite",
-                "--set",
-                "training.epochs=1",
-                "--experiment",
-                experiment,
-            )
-            turret("export", WORK / "run", "--bundles", WORK / "bundles", "--version", version)
-        turret("index", WORK / "bundles" / "first", "--kind", "auto", "--version", "second")
-    return WORK / "bundles"
+        ]
+        log = (shop / "events.csv", *items, "--users", shop / "users.csv", "--kind-column", "event", *kinds)
+        _export("first", "dssm", *log, "--session", "session_id", "--on-bad", "drop")
+        _export("words", "questions", "--queries", shop / "queries.csv", *items)
+        turret("index", bundles / "first", "--kind", "auto", "--version", "second")
+    return bundles
+
+
+def _export(version: str, experiment: str, *source: object) -> None:
+    prepared, run = WORK / "prepared", WORK / "run"
+    once = ("--experiment", experiment, "--set", "training.epochs=1", "--overwrite")
+    turret("data", "prepare", *source, "--to", prepared, "--overwrite")
+    turret("train", "--data", prepared, "--run", run, *once)
+    turret("export", run, "--bundles", WORK / "bundles", "--version", version)
+
+
+def _add_lists_and_questions(shop: Path) -> None:
+    with (shop / "items.csv").open(newline="") as file:
+        items = [
+            row | {"tags": f"t{n % 50}|t{n % 7}|x{n % 900}"} for n, row in enumerate(csv.DictReader(file))
+        ]
+    with (shop / "items.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(items[0]))
+        writer.writeheader()
+        writer.writerows(items)
+    lines = [f"{row['title']},{row['item_id']}" for row in items[:300]]
+    (shop / "queries.csv").write_text("\n".join(["query,item", *lines, ""]))
 
 
 WAYS: dict[str, Way] = {"calls": attack_calls, "doors": try_doors}
