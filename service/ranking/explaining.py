@@ -1,6 +1,6 @@
 """Explanation of an answer: the search plan, the parts of each score, and its leave-one-out attribution."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -45,19 +45,22 @@ def explain(
             if query.uses is not None and (uses := _uses(view, query.uses, row)):
                 item["uses"] = uses
         if isinstance(text := query.query.request.features.get(QUERY), str):
-            for row, item in zip(ranking.rows.tolist(), explanation["items"], strict=True):
-                item["matched"] = _matched(view, text, row)
+            matched = _matched(view, text, ranking.rows.tolist())
+            for own, item in zip(matched, explanation["items"], strict=True):
+                item["matched"] = own
     return explanation
 
 
-def _matched(view: ItemView, query: str, row: int) -> list[str]:
-    """The parts of a query that the texts of an item have too, words first, then trigrams."""
-    encoder, fields = view.bundle.item_encoder, view.fields(row)
+def _matched(view: ItemView, query: str, rows: Sequence[int]) -> Iterator[list[str]]:
+    """The parts of a query that the texts of each item have too, words first, then trigrams."""
+    encoder = view.bundle.item_encoder
     texts = [one for one in (encoder.features if encoder else ()) if one.kind == "text"]
     words = any(one.words for one in texts)
-    found = {gram for one in texts for gram in grams(str(fields.get(one.name) or ""), words)}
-    matched = dict.fromkeys(gram for gram in grams(query, words) if gram in found)
-    return sorted(matched, key=lambda gram: not gram.startswith("="))[:MATCHED]
+    asked = sorted(dict.fromkeys(grams(query, words)), key=lambda gram: not gram.startswith("="))
+    for row in rows:
+        fields = view.fields(row)
+        found = {gram for one in texts for gram in grams(str(fields.get(one.name) or ""), words)}
+        yield [gram for gram in asked if gram in found][:MATCHED]
 
 
 def _uses(view: ItemView, uses: Events, row: int) -> dict[str, Any] | None:

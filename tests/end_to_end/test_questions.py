@@ -17,6 +17,7 @@ from tests.support.service_app import ids, serving
 from tests.support.trained import trained_shop
 from turret.data.features import grams
 from turret.data.prepared import PreparedData
+from turret.service.ranking import explaining
 from turret.tower.errors import BundleError
 from turret.tower.layers.packed import PackedHistories
 from turret.training.config.experiment import load_experiment
@@ -103,6 +104,22 @@ def test_an_explanation_names_the_shared_words(client: TestClient) -> None:
     (item,) = answer["explanation"]["items"]
     assert {*item["matched"][:2]} == {"=parcel", "=number"}
     assert "par" in item["matched"]
+
+
+def test_an_explanation_reads_the_query_once_for_all_items(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The query may be long, and the items many."""
+    read: list[str] = []
+
+    def noted(text: str, words: bool) -> list[str]:
+        read.append(text)
+        return list(grams(text, words))
+
+    monkeypatch.setattr(explaining, "grams", noted)
+    query = "my parcel, my number"
+    assert len(search(client, query=query, k=4, explain=True)["explanation"]["items"]) == 4
+    assert read.count(query) == 1
 
 
 @pytest.mark.parametrize("query", ["zzz qqq", "包裹在哪里", "?!", " "])

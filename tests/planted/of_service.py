@@ -110,8 +110,8 @@ def an_explanation_leaves_the_repeat_term_out(
 
 
 @planted("service.ranking.explaining:_matched", "end_to_end/test_questions.py")
-def an_explanation_names_every_gram_of_the_query(original: Any, view: Any, query: Any, row: Any) -> Any:
-    return original.__globals__["grams"](query, words=True)
+def an_explanation_names_every_gram_of_the_query(original: Any, view: Any, query: Any, rows: Any) -> Any:
+    return [original.__globals__["grams"](query, words=True)] * len(rows)
 
 
 @planted("service.keys.keys:find_key", "service/test_keys.py")
