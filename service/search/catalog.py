@@ -21,7 +21,7 @@ from turret.service.overlay.fresh import FreshItems, empty_overlay
 from turret.service.ranking.item_view import ItemView
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.catalog.catalog import Catalog
-from turret.tower.catalog.columns import Column, Interval, Mask, summary_of
+from turret.tower.catalog.columns import Column, ColumnSummary, Interval, Mask, summary_of
 
 # Pages end here: nobody reads on, and each page searches from the beginning.
 MOST_RESULTS = 10_000
@@ -47,6 +47,7 @@ class CatalogSearch:
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "search")
         self._versions: WeakKeyDictionary[Bundle, _SearchedVersion] = WeakKeyDictionary()
+        self._colours: WeakKeyDictionary[Bundle, str | None] = WeakKeyDictionary()
 
     async def page(
         self, bundle: Bundle, fresh: FreshItems, query: str, start: int, limit: int
@@ -65,6 +66,18 @@ class CatalogSearch:
             return found[:limit], len(found) > limit and start + limit < MOST_RESULTS
 
         return await self.run(search)
+
+    async def colour_of(self, bundle: Bundle) -> str | None:
+        """The field that tells most about the item vectors of a version; it is measured once."""
+
+        def measure() -> str | None:
+            if bundle not in self._colours:
+                view = ItemView(bundle, empty_overlay(bundle))
+                rows = np.unique(np.linspace(0, len(bundle.catalog) - 1, _MEASURED, dtype=np.int64))
+                self._colours[bundle] = telling_field(bundle.catalog, rows, view.directions(rows))
+            return self._colours[bundle]
+
+        return await self.run(measure)
 
     async def run(self, call: Callable[[], Result]) -> Result:
         """Run a call of about the same cost in the thread."""
@@ -210,6 +223,7 @@ _PICTURE_FILES = re.compile(r"\.(avif|gif|jpe?g|png|svg|webp)([?#]|$)", re.IGNOR
 # The least share of distinct values in a field that names items.
 _DISTINCT = 0.5
 _SAMPLE = 20  # values
+_MEASURED = 5_000  # items, by which a colour is chosen
 MOST_GROUPS = 10  # more colours can't be told apart
 NO_GROUP = 255
 _RANGES = 8
@@ -235,7 +249,7 @@ def _field(catalog: Catalog, name: str) -> Summary:
     described["missing"] = len(catalog) - summary.present
     if kind in ("number", "numbers"):
         described |= {"minimum": summary.low, "maximum": summary.high}
-    if kind in ("text", "texts") and summary.distinct <= _SHARED * max(1, summary.present):
+    if kind in ("text", "texts") and _are_shared(summary):
         described["values"] = [{"value": value, "items": count} for value, count in summary.frequent]
     return described
 
@@ -315,6 +329,35 @@ def colouring(catalog: Catalog, name: str) -> tuple[list[dict[str, Any]], NDArra
         codes[groups[number][1]] = number
     sizes = np.bincount(codes, minlength=NO_GROUP + 1).tolist()
     return [{"label": label, "items": sizes[number]} for number, (label, _) in enumerate(groups)], codes
+
+
+def telling_field(catalog: Catalog, rows: NDArray[np.int64], vectors: NDArray[np.float32]) -> str | None:
+    """The field whose groups by `colouring` explain the largest share of the variance of vectors [B, D].
+
+    The share is the adjusted R² of a one-way analysis of variance, so that many small groups are no gain.
+    Texts that few items share, such as titles, don't count. None if no field explains anything.
+    """
+    centred = vectors - vectors.mean(axis=0, dtype=np.float64)
+    total, best, found = float(np.square(centred).sum()), 0.0, None
+    for name, kind in catalog.kinds.items():
+        summary = summary_of(catalog.column(name), 0)
+        if kind in ("mixed", "none") or (kind in ("text", "texts") and not _are_shared(summary)):
+            continue
+        _, numbers, sizes = np.unique(
+            colouring(catalog, name)[1][rows], return_inverse=True, return_counts=True
+        )
+        sums = (numbers == np.arange(len(sizes))[:, None]) @ centred
+        within = total - float((np.square(sums).sum(axis=1) / sizes).sum())
+        freedom = len(rows) - len(sizes)
+        share = 1 - within * (len(rows) - 1) / (total * freedom) if total and freedom else 0.0
+        if share > best:
+            best, found = share, name
+    return found
+
+
+def _are_shared(summary: ColumnSummary) -> bool:
+    """Whether the values of a field are shared by items."""
+    return summary.distinct <= _SHARED * max(1, summary.present)
 
 
 def _by_value(column: Column) -> list[tuple[str, Mask]]:

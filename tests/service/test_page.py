@@ -32,6 +32,7 @@ from turret.service.search.catalog import (
     fold,
     items_json,
     summarise,
+    telling_field,
     title_of,
 )
 from turret.service.settings import Settings, read_settings
@@ -369,6 +370,24 @@ def test_numbers_are_grouped_by_ranges_of_about_as_many_items() -> None:
     order = np.argsort(values)
     assert (np.diff(codes[:-1][order].astype(int)) >= 0).all()
     assert codes[-1] == NO_GROUP
+
+
+def test_the_map_is_coloured_by_the_field_that_tells_most_about_the_vectors() -> None:
+    """Neither by one of many values that vectors know little about, nor by names."""
+    random = np.random.default_rng(0)
+    kinds, rows = random.integers(4, size=400), np.arange(400)
+    vectors = (random.normal(size=(4, 8))[kinds] + random.normal(size=(400, 8))).astype(np.float32)
+    fields: dict[str, list[Any]] = {
+        "title": [f"item {row}" for row in rows],
+        "brand": [f"b{number}" for number in random.integers(90, size=400)],
+        "category": [f"c{kind}" for kind in kinds],
+        "is_new": [bool(row % 2) for row in rows],
+        "mixed": [1, "a"] * 200,
+    }
+    assert telling_field(catalog(**fields), rows, vectors) == "category"
+    assert telling_field(catalog(title=fields["title"]), rows, vectors) is None
+    assert telling_field(catalog(brand=fields["brand"][:1]), rows[:1], vectors[:1]) is None
+    assert telling_field(catalog(**fields), rows, np.ones_like(vectors)) is None
 
 
 @pytest.mark.parametrize("values", [[None, None], [1, "a"], [{"a": 1}, None]])

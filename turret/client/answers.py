@@ -331,10 +331,15 @@ class FieldsAnswer(Answer):
 
 
 class MapAnswer(Answer):
-    """The map of a version: the number of its points."""
+    """The map of a version: the number of its points.
+
+    `colour`: the field whose groups explain the largest share of the variance of the item vectors, None
+    without such a field.
+    """
 
     version: str
     items: int
+    colour: str | None = None
 
 
 class ColourGroup(Answer):

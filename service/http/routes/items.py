@@ -87,10 +87,10 @@ async def fields(parts: Parts) -> Response:
 
 @router.get("/map")
 async def item_map(parts: Parts) -> Response:
-    """Describe the map of the live version's item vectors."""
+    """Describe the map of the live version's item vectors, and name the field that tells most about them."""
     bundle = parts.model_holder.answering.bundle
-    known = map_of(bundle)
-    return json_response({"version": bundle.manifest.version, "items": len(known)})
+    known, colour = map_of(bundle), await parts.catalog_search.colour_of(bundle)
+    return json_response({"version": bundle.manifest.version, "items": len(known), "colour": colour})
 
 
 @router.get("/map/points", response_class=Response)

@@ -51,9 +51,10 @@ export function createGroups(onChange) {
     }));
   }
 
-  async function update({ force = false } = {}) {
+  /** Colour by the chosen field, else by `telling`, else by the first one. */
+  async function update(telling, { force = false } = {}) {
     const fields = colourable();
-    const wanted = state.colour ?? fields[0]?.name ?? "none";
+    const wanted = state.colour ?? telling ?? fields[0]?.name ?? "none";
     fill(select, h("option", { value: "" }, "No field"), fields.map((field) => h("option", { value: field.name }, labelOf(field.name))));
     select.value = fields.some((field) => field.name === wanted) ? wanted : "";
     if (present?.field === wanted && !force) return;

@@ -91,7 +91,7 @@ export function create() {
 
   async function update() {
     if (!points) return;
-    await Promise.all([groups.update(), mark()]);
+    await Promise.all([groups.update(points.colour), mark()]);
   }
 
   async function refresh() {
@@ -107,7 +107,7 @@ export function create() {
         lead.textContent = `Items whose vectors are alike lie close together: ${plural(points.count, "item")} of version ${points.version}, by their principal components.`;
         fill(messages);
         fill(body, split);
-        await Promise.all([groups.update({ force: true }), mark()]);
+        await Promise.all([groups.update(points.colour, { force: true }), mark()]);
       } else await update();
     } catch (error) {
       loadedFor = null;
