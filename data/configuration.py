@@ -4,10 +4,11 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from reprlib import repr as shortened
 from typing import Annotated, Any, Literal, TypeGuard, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic_core import ErrorDetails, to_json
 
 from turret.data.errors import ConfigurationError
 
@@ -91,12 +92,18 @@ def override(
     for name, value in (overrides or {}).items():
         if value is not None:
             _set(model, settings, name, value)
+    changed = ", ".join(name for name, value in (overrides or {}).items() if value is not None)
+    where = f"{path}{f' with {changed} overridden' if changed else ''}: " if path is not None else ""
     try:
+        to_json(settings, fallback=str)  # as prepared data and runs keep them
         return model.model_validate(settings)
     except ValidationError as error:
-        changed = ", ".join(name for name, value in (overrides or {}).items() if value is not None)
-        where = f"{path}{f' with {changed} overridden' if changed else ''}: " if path is not None else ""
         raise ConfigurationError(where + "; ".join(_sentences(model, error.errors()))) from None
+    except ValueError as error:
+        raise ConfigurationError(
+            f"{where}the settings can't be written as JSON: {error}; give texts in UTF-8, and sections of "
+            "few levels"
+        ) from None
 
 
 def parse_overrides(texts: Iterable[str]) -> dict[str, Any]:
@@ -113,7 +120,10 @@ def parse_overrides(texts: Iterable[str]) -> dict[str, Any]:
             raise ConfigurationError(f"--set {text!r} has to be one line; give --set once for each setting")
         try:
             overrides[key.strip()] = tomllib.loads(f"value = {value}")["value"]
-        except tomllib.TOMLDecodeError:
+        except (
+            ValueError,
+            RecursionError,
+        ):  # not TOML, nested too deeply, or a number of thousands of digits
             overrides[key.strip()] = value.strip()
     return overrides
 
@@ -123,7 +133,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigurationError(f"there is no configuration file {path}; check the path") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, IsADirectoryError) as error:
+    except (ValueError, RecursionError, OSError) as error:
         raise ConfigurationError(f"{path} is not a TOML file: {error}") from None
 
 
@@ -137,7 +147,7 @@ def _set(model: type[BaseModel], settings: dict[str, Any], name: str, value: obj
         if not isinstance(here, dict):
             whole = ".".join(sections[:count])
             raise ConfigurationError(
-                f"there is no setting {name!r}, as {whole} = {here!r} is no section of settings; "
+                f"there is no setting {name!r}, as {whole} = {shortened(here)} is no section of settings; "
                 f"set the whole of {whole!r}"
             )
         settings = here
@@ -173,8 +183,11 @@ def _sentence(model: type[BaseModel], details: ErrorDetails) -> tuple[str, str]:
     if details["type"] == "union_tag_invalid":
         context = details["ctx"]
         tag = context["discriminator"].strip("'")
-        return f"{name}.{tag} can't be {context['tag']!r}: it is one of {context['expected_tags']}", ""
-    return f"{name} can't be {details['input']!r}: ", _reason(model, location, details)
+        return (
+            f"{name}.{tag} can't be {shortened(context['tag'])}: it is one of {context['expected_tags']}",
+            "",
+        )
+    return f"{name} can't be {shortened(details['input'])}: ", _reason(model, location, details)
 
 
 def _reason(model: type[BaseModel], location: list[str], details: ErrorDetails) -> str:

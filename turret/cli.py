@@ -1,9 +1,11 @@
 """The command line. Each subcommand imports its package only when it runs."""
 
 import errno
+import re
 import signal
 import sys
 from pathlib import Path
+from reprlib import repr as shortened
 from types import FrameType
 from typing import Annotated, Any, Literal, NoReturn
 
@@ -30,6 +32,17 @@ from turret.training.cli import app as training_app
 class ErrorHandlingGroup(TyperGroup):
     """A command group that prints errors as sentences, and exits on Ctrl-C without a traceback."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuse arguments that are no text, which neither files nor other libraries take."""
+        for argument in args:
+            if re.search("[\0\ud800-\udfff]", argument):  # Python reads other bytes than UTF-8 as surrogates
+                _end(
+                    f"{shortened(argument)} is not text in UTF-8; write it without these bytes, or rename "
+                    "the file",
+                    2,
+                )
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: Any) -> Any:
         """Run the subcommand."""
         stopped = False
@@ -49,8 +62,9 @@ class ErrorHandlingGroup(TyperGroup):
         except Exception as error:
             if stopped:  # torch turns an interrupt during its import into other errors
                 _end("stopped", 130)
-            if isinstance(error, OSError) and error.filename and error.errno != errno.EPIPE:
-                _end(f"{error.filename}: {error.strerror}; check the path, its permissions and the space", 1)
+            if isinstance(error, OSError) and error.strerror and error.errno != errno.EPIPE:
+                place = error.filename or "a file"
+                _end(f"{place}: {error.strerror}; check the path, its permissions and the space", 1)
             if isinstance(error, ModuleNotFoundError) and (hint := install_hint(error)):
                 _end(hint, 1)
             raise

@@ -199,8 +199,8 @@ def validate(
     if kind is not None:  # before a row can be bad
         verdicts = [(kind.is_null(), NO_KIND), (pl.col(KIND).is_null(), KIND_FILTER), *verdicts]
     if catalog is not None:
-        known = pl.LazyFrame({"item": as_keys(catalog, schema["item"]), "__known": True})
-        frame = frame.join(known, on="item", how="left", maintain_order="left")
+        known = as_keys(catalog, schema["item"]).to_frame("item").with_columns(__known=True)
+        frame = frame.join(known.lazy(), on="item", how="left", maintain_order="left")
         verdicts.append((pl.col("__known").is_null(), UNKNOWN_ITEM))
     verdict = pl.coalesce(*(pl.when(condition).then(pl.lit(name)) for condition, name in verdicts))
     return Log(

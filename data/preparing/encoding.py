@@ -184,6 +184,13 @@ def as_numbers(values: pl.Series, decimal: str, where: str, role: Role) -> pl.Se
             f"column with --{role}-category, the text as one for no value with --null, or the decimal mark "
             "with --decimal"
         )
+    # Features are float32; where a mean of larger numbers is infinite, none is left.
+    huge = values.filter((found.abs() > np.finfo(np.float32).max) & found.is_finite())
+    if len(huge):
+        raise ColumnError(
+            f"{where}: column {values.name!r} holds {huge[0]}, and a number has to be between -3.4e38 and "
+            f"3.4e38; correct it, or leave the column out with --{role}-ignore"
+        )
     return evaluated(pl.when(found.is_finite()).then(found), values.name)
 
 

@@ -161,7 +161,7 @@ def _guess(values: pl.Series, role: Role, settings: FormatSettings) -> Guess:
     if (dates := days(values)) is not None:
         return _date_features(dates)
     if dtype.is_numeric():
-        return _guess_number(as_numbers(values, settings.decimal, name, role), values)
+        return _guess_number(as_numbers(values, settings.decimal, f"{role}s file", role), values)
     texts, known = values.cast(pl.String), known.cast(pl.String)
     if (found := _all_numbers(texts, settings.decimal)) is not None:
         return _MAYBE_THOUSANDS if _may_divide_thousands(known, settings) else _guess_number(found, texts)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -74,10 +75,7 @@ def file_vectors(path: Path, ids: Sequence[str], role: Role) -> VectorRows:
     `.parquet`, for `pictures.npy`. Raises SourceError for a missing or another kind of file, for numbers of
     ids and vectors that differ, and for ids that come twice.
     """
-    try:
-        source: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise SourceError(f"{path} can't be read as a .npy file of vectors: {error}") from None
+    source = _mapped(path)
     if (
         source.ndim != 2
         or source.dtype not in (np.float16, np.float32)
@@ -139,13 +137,20 @@ def _checked(vectors: VectorRows, where: str, ids: Sequence[str]) -> VectorRows:
     return vectors
 
 
+def _mapped(path: Path) -> NDArray[Any]:
+    try:
+        return np.lib.format.open_memmap(path, mode="r")
+    except (OSError, ValueError, OverflowError, TokenError) as error:  # of its header, too
+        raise SourceError(f"{path} can't be read as a .npy file: {error}") from None
+
+
 def _ids_beside(path: Path) -> tuple[list[str], Path]:
     for ending in _IDS:
         where = path.with_suffix(ending)
         if not where.exists():
             continue
         if ending == ".ids.npy":
-            return [*map(str, np.load(where, allow_pickle=False).tolist())], where
+            return [*map(str, _mapped(where).reshape(-1).tolist())], where
         with readable(where):
             is_text = ending == ".ids.csv"
             table = pl.read_csv(where, infer_schema=False) if is_text else pl.read_parquet(where)

@@ -124,7 +124,8 @@ def scan_delimited(content: Path, path: Path, settings: FileFormat, work: Path) 
     form, columns = _read_header(content, path, settings)
     with readable(path):
         found = None
-        if len(form.delimiter.encode()) == 1 and not form.is_spaced and form.skipped == settings.has_header:
+        is_plain = form.delimiter.isascii() and form.quote.isascii() and len(form.delimiter) == 1
+        if is_plain and not form.is_spaced and form.skipped == settings.has_header:
             found = _scan_lines(content, form, columns, work)
         frame, malformed = found or _rewrite(content, form, columns, work)
     return Table(frame, path, is_text=True, malformed=malformed, files=(path,))

@@ -34,6 +34,7 @@ def scan(path: Path, settings: FileFormat, work: Path) -> Table:
         return join_parts(path, parts_of(path, settings), settings, work)
     if not path.is_file():
         raise SourceError(f"there is no file {path}; check the path")
+    _refuse_names([path])
     return _scan_content(*unpacked(path, work), path, settings, work)
 
 
@@ -80,6 +81,7 @@ def join_parts(folder: Path, files: Sequence[Path], settings: FileFormat, work: 
     Folders called `name=value` are columns. Raises SourceError for no file with rows, for files of several
     formats, for files that are no parts of one table, and for a table with several versions.
     """
+    _refuse_names(files)
     _refuse_versions(folder, files)
     kinds = {kind: path for path in reversed(files) if (kind := stem_and_format(path)[1])}
     if len(kinds) > 1:
@@ -113,6 +115,13 @@ def join_parts(folder: Path, files: Sequence[Path], settings: FileFormat, work: 
     malformed = Malformed(sum(table.malformed.count for table in tables), tuple(examples[:EXAMPLES]))
     placed = tuple((start, table.path) for start, table in zip(starts, tables, strict=False))
     return Table(frame, folder, tables[0].is_text, malformed, tuple(files), placed)
+
+
+def _refuse_names(files: Sequence[Path]) -> None:
+    """Raise SourceError for a path with bytes that are not UTF-8, which Polars opens none of."""
+    for path in files:
+        if re.search("[\ud800-\udfff]", str(path)):
+            raise SourceError(f"the name {str(path)!r} is not UTF-8; rename the file or the folder")
 
 
 def _refuse_versions(folder: Path, files: Sequence[Path]) -> None:

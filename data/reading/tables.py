@@ -49,6 +49,11 @@ class Table:
     files: tuple[Path, ...] = ()
     starts: tuple[tuple[int, Path], ...] = ()
 
+    def __post_init__(self) -> None:
+        """Raise SourceError for a name that Polars reads as a pattern of the names of others."""
+        if odd := [name for name in self.columns() if re.fullmatch(r"\*|\^.*\$", name)]:
+            raise SourceError(f"column {odd[0]!r} of {self.path} has the form of a pattern; rename it")
+
     def place(self, row: int) -> dict[str, Any]:
         """Return the number of a row in its file for messages, with the name of that file among several."""
         starts, end = [*self.starts], 0

@@ -15,7 +15,7 @@ from typing import Any
 import polars as pl
 
 from turret.data.errors import SourceError
-from turret.data.reading.tables import Malformed, encoding_sentence
+from turret.data.reading.tables import Malformed, encoding_sentence, readable
 
 _SUFFIX = re.compile(r"\.(gz|gzip|zst|zstd|bz2|xz|zip)$", re.IGNORECASE)
 _CHUNK = 1 << 20
@@ -53,7 +53,7 @@ def unpacked(path: Path, work: Path) -> tuple[Path, str]:
     """
     content, name = path, path.name
     for _ in range(_LAYERS):
-        with content.open("rb") as stream:
+        with readable(path), content.open("rb") as stream:
             head = stream.read(10)
         unpack = next((unpack for magic, unpack in _UNPACK if re.match(magic, head)), None)
         if unpack is None:
@@ -123,7 +123,7 @@ def as_utf8(content: Path, path: Path, encoding: str, work: Path) -> Path:
     """
     try:
         "".encode(encoding)
-    except LookupError:
+    except (LookupError, ValueError):
         raise SourceError(f"unknown encoding {encoding!r}; try utf-8, cp1252, latin-1 or utf-16") from None
     with content.open("rb") as stream:
         head = stream.read(4)

@@ -1,16 +1,20 @@
 """Files as spreadsheets, warehouses and scripts leave them: read as meant, or refused with a remedy."""
 
+import os
 from pathlib import Path
 from unicodedata import normalize
 
+import numpy as np
 import polars as pl
 import pytest
 
 from tests.data.conftest import Prepare
-from turret.data.errors import BadRowsError, ColumnError, SourceError
+from turret.data.configuration import load_configuration, parse_overrides
+from turret.data.errors import BadRowsError, ColumnError, ConfigurationError, SourceError
 from turret.data.preparing.feature_readings import field_values
+from turret.data.preparing.vectors import file_vectors
 from turret.data.reading.readers import scan
-from turret.data.reading.schema import FormatSettings
+from turret.data.reading.schema import FormatSettings, PrepareConfig
 from turret.data.reading.tables import ROW, Table
 from turret.data.vocabulary import plain_id
 
@@ -172,3 +176,91 @@ def test_a_target_kind_does_not_lose_most_of_its_rows_without_being_told(prepare
     with pytest.raises(BadRowsError, match="rows of the kind purchase: 3"):
         prepared(log, settings)
     prepared(log, {**settings, "on_bad": "drop=any"})
+
+
+@pytest.mark.parametrize("name", ["*", "^a.*$"])
+@pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl"])
+def test_a_column_whose_name_is_a_pattern_of_polars_is_refused(
+    tmp_path: Path, name: str, ending: str
+) -> None:
+    frame, path = pl.DataFrame({"user": [1], name: [2]}), tmp_path / f"events.{ending}"
+    {"csv": frame.write_csv, "parquet": frame.write_parquet, "jsonl": frame.write_ndjson}[ending](path)
+    with pytest.raises(SourceError, match="form of a pattern; rename it"):
+        _scan(path)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_name_of_a_file_that_is_not_utf_8_is_refused(tmp_path: Path, ending: str) -> None:
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    path = folder / os.fsdecode(b"k\xe4ufe." + ending.encode())
+    frame = pl.DataFrame({"user": [1]})
+    plain = tmp_path / "plain"
+    frame.write_csv(plain) if ending == "csv" else frame.write_parquet(plain)
+    plain.rename(path)
+    for place in (path, folder):
+        with pytest.raises(SourceError, match="is not UTF-8; rename"):
+            _scan(place)
+
+
+def test_a_quote_of_several_bytes_is_read(tmp_path: Path) -> None:
+    (tmp_path / "events.csv").write_text("user,title\n1,«a,b«\n2,c\n")
+    rows = _scan(tmp_path / "events.csv", quote="«").frame.select("title").collect()
+    assert rows["title"].to_list() == ["a,b", "c"]
+
+
+def test_an_items_file_without_any_id_names_its_rows(prepared: Prepare, tmp_path: Path) -> None:
+    path = tmp_path / "goods.csv"
+    path.write_text("item,title\n,x\n")
+    with pytest.raises(BadRowsError, match=r"null id: 1[\s\S]*the ids of .*: none"):
+        prepared("user,item,time\nu1,a,1\n", {"items": path})
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_numbers_that_no_feature_can_hold_are_refused(prepared: Prepare, tmp_path: Path, ending: str) -> None:
+    items, path = pl.DataFrame({"item": ["a", "b"], "price": [1e308, 2.5]}), tmp_path / f"goods.{ending}"
+    items.write_csv(path) if ending == "csv" else items.write_parquet(path)
+    log = "user,item,time\nu1,a,1\nu1,b,2\n"
+    with pytest.raises(ColumnError, match=r"'price' holds 1e\+308.*--item-ignore"):
+        prepared(log, {"items": path})
+    prepared(log, {"items": path, "item_features.ignore": ["price"]})
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"\x93NUMPY\x01\x00\x10\x00{'descr': '<f4', "])
+def test_a_file_of_no_vectors_is_refused_by_its_name(tmp_path: Path, content: bytes) -> None:
+    path, ids = tmp_path / "pictures.npy", tmp_path / "pictures.ids.npy"
+    path.write_bytes(content)
+    with pytest.raises(SourceError, match=r"pictures\.npy can't be read"):
+        file_vectors(path, ["a"], "item")
+    np.save(path, np.ones((1, 2), dtype=np.float32))
+    ids.write_bytes(content)
+    with pytest.raises(SourceError, match=r"pictures\.ids\.npy can't be read"):
+        file_vectors(path, ["a"], "item")
+
+
+@pytest.mark.parametrize("value", ["[" * 5000, "9" * 5000, "{a=" * 3000])
+def test_settings_of_odd_forms_are_refused_in_a_short_sentence(tmp_path: Path, value: str) -> None:
+    with pytest.raises(ConfigurationError, match="on_bad can't be") as refused:
+        load_configuration(PrepareConfig, None, parse_overrides([f"on_bad={value}", "split.kind=last"]))
+    assert len(str(refused.value)) < 200
+    path = tmp_path / "settings.toml"
+    path.write_text(f"on_bad = {value}")
+    with pytest.raises(ConfigurationError, match="is not a TOML file"):
+        load_configuration(PrepareConfig, path)
+
+
+def test_settings_that_no_file_can_hold_are_refused() -> None:
+    deep: object = "error"
+    for _ in range(2000):
+        deep = [deep]
+    for value in (deep, "\ud800"):
+        with pytest.raises(ConfigurationError, match="can't be written as JSON"):
+            load_configuration(PrepareConfig, None, {"on_bad": value, "format.nulls": [value]})
+
+
+def test_a_file_that_breaks_off_is_named(tmp_path: Path) -> None:
+    memory = Path("/proc/self/mem")  # whose first byte no process may read
+    with pytest.raises(SourceError, match=r"/proc/self/mem can't be read"):
+        scan(memory, FormatSettings(kind="csv"), tmp_path)
+    with pytest.raises(ConfigurationError, match=r"/proc/self/mem is not a TOML file"):
+        load_configuration(PrepareConfig, memory)

@@ -72,6 +72,14 @@ def swallow(*_: object) -> None:
         raise RuntimeError("something is missing") from None
 
 
+@pytest.mark.parametrize("text", ["\0", "a\ud800", "k\udce4ufe.csv"])
+def test_an_argument_that_is_no_text_is_refused_in_a_sentence(text: str, tmp_path: Path) -> None:
+    for words in (["--encoding", text], ["--to", text], ["--item-text", text]):
+        refused = invoke("data", "prepare", tmp_path / "e.csv", *words)
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert refused.stderr.startswith(f"turret: {text!r} is not text in UTF-8")
+
+
 @pytest.mark.parametrize("interrupted", [interrupt, swallow])
 def test_an_interrupt_ends_a_command_with_one_word(
     interrupted: Callable[..., None], monkeypatch: pytest.MonkeyPatch
