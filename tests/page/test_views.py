@@ -53,6 +53,20 @@ def test_a_version_is_activated_and_taken_back(
 
 
 @pytest.mark.process
+def test_the_public_port_compares_the_measurements_of_versions(
+    movie_bundles: Path, start: Start, open_view: OpenView
+) -> None:
+    """Answers and activations are on the admin port."""
+    view = open_view(start(movie_bundles, admin_key=KEY, admin_port=0), "#compare")
+    view.page.locator("#version").select_option("v2")
+    view.page.get_by_text("Measured recall of the index").wait_for()
+    view.page.get_by_role("table", name="Versions").wait_for()
+    assert view.page.locator("#gate").is_visible()
+    assert view.page.get_by_text("needs the admin calls").is_visible()
+    assert not view.page.locator("#activate, #rollback").filter(visible=True).count()
+
+
+@pytest.mark.process
 def test_every_item_is_painted_and_coloured_by_a_field(service: Process, open_view: OpenView) -> None:
     view = open_view(service, "#map?history=m001,m009&colour=genres")
     view.wait_for("() => Number(document.getElementById('map')?.dataset.frames) > 0")

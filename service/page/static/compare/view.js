@@ -28,6 +28,7 @@ export function create() {
   let versions = [];
   let opened = null;
   let isShown = false;
+  let elsewhere = null; // where answers are compared, if not here; measurements are shown all the same
 
   const open = latest((signal, version) => post("admin/comparison", { version }, { signal }));
   // Every call names its version: another tab may compare another one meanwhile.
@@ -58,6 +59,10 @@ export function create() {
     if (!known) return void fill(messages, sentence(`There is no version “${version}”.${remedy}`, "warning"));
     if (version === pulse.live) return void fill(messages, sentence(`Version ${version} is live; compare it with another one.${remedy}`));
     if (known.error) return void fill(messages, sentence(`Version ${version} can’t be read: ${known.error}`, "warning"));
+    if (elsewhere) {
+      fill(messages);
+      return void describe(known);
+    }
     fill(messages, sentence(`Opening version ${version} beside the live one…`));
     try {
       await open(version);
@@ -88,10 +93,10 @@ export function create() {
     const live = versions.find((each) => each.version === pulse.live) ?? { version: pulse.live };
     const overlap = h("div", {}, sentence("Comparing on a sample of histories…"));
     fill(overall,
-      h("section", {}, h("h2", {}, "Overlap"), overlap),
+      !elsewhere && h("section", {}, h("h2", {}, "Overlap"), overlap),
       h("section", { class: "two" }, metricsTable(live, other), h("div", { class: "stack" }, recallTable(live, other), factsTable(live, other))),
       h("section", { id: "gate" }, h("h2", {}, "Gate"), gateReport(other.gate)));
-    get(ofVersion("/overlap", other.version)).then((answer) => fill(overlap, overlapOf(answer)), (error) => fill(overlap, sentence(error.message, "warning")));
+    if (!elsewhere) get(ofVersion("/overlap", other.version)).then((answer) => fill(overlap, overlapOf(answer)), (error) => fill(overlap, sentence(error.message, "warning")));
   }
 
   addEventListener("pagehide", () => opened !== null && call(ofVersion("", opened), { method: "DELETE", keepalive: true }).catch(() => {}));
@@ -107,9 +112,9 @@ export function create() {
 
   async function refresh() {
     isShown = true;
-    const elsewhere = adminElsewhere("Comparing versions");
-    fill(body, elsewhere ?? [toolbar, split]);
-    if (elsewhere) return;
+    elsewhere = adminElsewhere("Comparing the answers of two versions");
+    back.hidden = Boolean(elsewhere);
+    fill(body, toolbar, elsewhere ? h("div", { class: "stack" }, elsewhere, messages, overall) : split);
     try {
       const [answer] = await Promise.all([get("v1/versions"), loadFields()]);
       versions = answer.versions;
