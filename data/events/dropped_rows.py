@@ -18,6 +18,7 @@ ROUNDED = "rounded by a spreadsheet"
 UNKNOWN_ITEM = "item not in the items file"
 ENTITY_FILES = ("items file: ", "users file: ")  # how kinds of bad rows outside of the log begin
 REPEATED_ID = "repeated id"
+_NO_USER = "null user"
 _WIDTH = 60
 _FILES = 4
 
@@ -109,7 +110,8 @@ def headline_of(manifest: Manifest) -> list[str]:
 
 def _hint(bad_rows: Sequence[BadRows], removed: Sequence[Removed] = ()) -> str:
     hints = {
-        UNREADABLE_TIME: "give the formats of dates with --time-format, such as '%d.%m.%y %H:%M'",
+        UNREADABLE_TIME: "give the formats of dates with --time-format, such as '%d.%m.%y %H:%M' "
+        "or '%m/%d/%Y %I:%M %p'",
         UNREADABLE_WEIGHT: "state the decimal mark of numbers with --decimal",
         UNREADABLE_QUANTITY: "state the decimal mark of numbers with --decimal",
         WRONG_CLOCK: "state --time-unit or --time-format if times before 1990 are right",
@@ -120,6 +122,10 @@ def _hint(bad_rows: Sequence[BadRows], removed: Sequence[Removed] = ()) -> str:
         ROUNDED: "export them from the source itself, or format the column as text before saving it",
     }
     kinds = [*(bad.kind for bad in bad_rows), *(one.filter for one in removed)]
+    blanks = [[*one.values()].count(None) for bad in bad_rows for one in bad.examples if bad.kind == _NO_USER]
+    hints[_NO_USER] = "if an order has them in its first row alone, fill the cells below from it"
+    if not blanks or min(blanks) < 2:
+        del hints[_NO_USER]
     return "".join(f"; {hint}" for end, hint in hints.items() if any(kind.endswith(end) for kind in kinds))
 
 

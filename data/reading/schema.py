@@ -18,7 +18,10 @@ from turret.data.kinds import KindTable, row_codes, target_codes
 from turret.data.moments import Pause
 
 # Texts that exports write for no value. "NA" is none of them: it is a country, and a brand.
-NULLS = ("", "NULL", "Null", "null", "None", "none", "NaN", "nan", "-", r"\N")
+NULLS = (
+    *("", "NULL", "Null", "null", "None", "none", "NaN", "nan", "-", r"\N"),
+    *("<NA>", "#N/A", "N/A", "undefined", "(not set)"),  # pandas, Excel, JavaScript and Google Analytics
+)
 
 _MOST_KINDS = 127  # codes are int8
 
@@ -91,7 +94,7 @@ class FormatSettings(FileFormat):
     )
     nulls: tuple[str, ...] = _option(
         "A text that stands for no value, in COLUMN or in all columns; repeatable. Those of all columns "
-        r"replace NULL, None, nan, - and \N.",
+        r"replace NULL, None, nan, N/A, -, \N and others.",
         "[COLUMN=]TEXT",
         NULLS,
         "null",

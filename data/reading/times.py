@@ -23,6 +23,7 @@ _MIN_LIKELY = 0.95  # of times, for the others to be those of wrong clocks
 _DAY = 86_400  # seconds
 YEAR_1, YEAR_10000 = -62_135_596_800, 253_402_300_800  # seconds since 1970; the range of datetime
 _SCIENTIFIC = r"^\d(?:[.,]\d+)?E\+\d+$"
+_SERIAL_1970 = 25_569  # days from 1899-12-30, from which spreadsheets count
 _CLOCKS = ("", " %H:%M", " %H:%M:%S%.f")
 UTC_MARK = r"(?:Z| UTC)$"
 _OFFSET = " %H:%M:%S%.f%#z"
@@ -177,6 +178,11 @@ def _number_reader(
     if unit == "number":
         is_whole = is_integer or _value(frame, (finite == finite.floor()).all())
         number = finite.cast(pl.Int64 if is_whole else pl.Float64, strict=False)
+        serial = number.is_between(*(seconds / 86_400 + _SERIAL_1970 for seconds in (YEAR_1990, YEAR_2100)))
+        if not is_whole and (_value(frame, serial.mean()) or 0.0) >= _MIN_SHARE:
+            time = ((number - _SERIAL_1970) * 86_400_000).round().cast(pl.Int64)
+            note = f"{name!r} holds dates as a spreadsheet counts them, in days since 1899-12-30"
+            return _without_wrong_clocks(TimeReader("timestamp", time, note), frame)
         return TimeReader("number", number, f"{name!r} holds plain numbers")
     time, note = _in_unit(value, unit, is_integer), f"{name!r} holds {unit} since 1970"
     if dtype in (pl.Float16, pl.Float32):

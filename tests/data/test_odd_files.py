@@ -1,6 +1,7 @@
 """Files as spreadsheets, warehouses and scripts leave them: read as meant, or refused with a remedy."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from unicodedata import normalize
 
@@ -184,7 +185,12 @@ def test_a_column_whose_name_is_a_pattern_of_polars_is_refused(
     tmp_path: Path, name: str, ending: str
 ) -> None:
     frame, path = pl.DataFrame({"user": [1], name: [2]}), tmp_path / f"events.{ending}"
-    {"csv": frame.write_csv, "parquet": frame.write_parquet, "jsonl": frame.write_ndjson}[ending](path)
+    writers: dict[str, Callable[[Path], None]] = {
+        "csv": frame.write_csv,
+        "parquet": frame.write_parquet,
+        "jsonl": frame.write_ndjson,
+    }
+    writers[ending](path)
     with pytest.raises(SourceError, match="form of a pattern; rename it"):
         _scan(path)
 
@@ -264,3 +270,18 @@ def test_a_file_that_breaks_off_is_named(tmp_path: Path) -> None:
         scan(memory, FormatSettings(kind="csv"), tmp_path)
     with pytest.raises(ConfigurationError, match=r"/proc/self/mem is not a TOML file"):
         load_configuration(PrepareConfig, memory)
+
+
+@pytest.mark.parametrize("word", ["<NA>", "#N/A", "N/A", "undefined", "(not set)"])
+def test_the_words_of_programs_for_no_value_are_no_ids(prepared: Prepare, word: str) -> None:
+    with pytest.raises(
+        BadRowsError, match=r"null user: 1[\s\S]*null item: 1|null item: 1[\s\S]*null user: 1"
+    ):
+        prepared(f"user,item,time\nu1,a,1\n{word},a,2\nu1,{word},3\n")
+
+
+def test_rows_that_an_order_continues_are_refused_with_the_remedy(prepared: Prepare) -> None:
+    with pytest.raises(BadRowsError, match="in its first row alone, fill the cells below"):
+        prepared("user,item,time\nu1,a,1\n,b,\n")
+    with pytest.raises(BadRowsError, match=r"--on-bad drop$"):
+        prepared("user,item,time\nu1,a,1\n,b,2\nu1,c,3\n")
