@@ -23,6 +23,8 @@ from prometheus_client.core import Metric
 from prometheus_client.mmap_dict import MmapedDict
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from turret.service.observing.recent import Recent
+
 _SECONDS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _STAGE_SECONDS = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0)
 
@@ -62,6 +64,7 @@ class Metrics:
         self._version: str | None = None
         self._refreshers: list[Callable[[], object]] = []
         self._exporting = asyncio.Lock()
+        self._recent = Recent()
         self.workers.set(1)
         self.worker_starts.inc()
 
@@ -139,6 +142,17 @@ class Metrics:
         async with self._exporting:
             self.refresh()
             return await asyncio.to_thread(self.export)
+
+    async def remember(self, now: float) -> None:
+        """Keep a scrape for `hour`; `now` is a monotonic time."""
+        async with self._exporting:
+            self.refresh()
+            await asyncio.to_thread(lambda: self._recent.add(self.export().decode(), now))
+
+    async def hour(self, now: float) -> dict[str, Any]:
+        """The kept scrapes of the newest hour, as `Recent.listed`."""
+        async with self._exporting:
+            return await asyncio.to_thread(self._recent.listed, now)
 
     def export(self) -> bytes:
         """Export the metrics of all workers as they were last refreshed, from any thread."""

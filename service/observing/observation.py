@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+import math
 import os
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +16,7 @@ from turret.service.errors import ServiceError
 from turret.service.observing.logs import Logs
 from turret.service.observing.metrics import SOURCES, Metrics
 from turret.service.observing.quality import AnswerRecord, Drift, RecallSampler
+from turret.service.observing.recent import STEP_SECONDS
 from turret.service.settings import Settings
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.engines.circuit import Circuit
@@ -64,9 +67,15 @@ class Observation:
         await asyncio.to_thread(self.logs.close)
 
     async def follow(self) -> None:
-        """Refresh the gauges and the windows of drift, once a second."""
+        """Refresh the gauges and the windows of drift, once a second, and keep a scrape now and then."""
+        kept = -math.inf
         while True:
-            self.metrics.refresh()
+            now = time.monotonic()
+            if now - kept >= STEP_SECONDS:
+                await self.metrics.remember(now)
+                kept = now
+            else:
+                self.metrics.refresh()
             await asyncio.to_thread(self.drift.follow, self._get_live())
             await asyncio.sleep(REFRESH_SECONDS)
 

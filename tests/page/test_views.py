@@ -155,6 +155,25 @@ def test_markup_of_a_catalog_is_text_in_every_view(tmp_path: Path, start: Start,
     assert view.page.locator("img").count() == 0
 
 
+KEPT = """kept => import(new URL('../service/series.js', document.querySelector('[type=module]').src))
+  .then(({ createSeries }) => {
+    const series = createSeries();
+    series.begin(kept, 1000);
+    return series.series();
+  })"""
+
+
+@pytest.mark.process
+def test_the_plots_begin_with_the_hour_that_the_service_kept(service: Process, open_view: OpenView) -> None:
+    view = open_view(service, "#service")
+    view.page.get_by_role("heading", name="Versions", exact=True).wait_for()
+    counter = 'turret_requests_total{route="/v1/users/{user_id}",status="200"}'
+    kept = {"ages": [60, 30, 0.5], "series": {counter: [None, 30, 89]}}
+    recent = view.page.evaluate(KEPT, kept)
+    assert recent["times"] == [970, 999.5]
+    assert recent["requests"]["/v1/users/{user_id}"] == [1, 2]
+
+
 EARLIER = """turret_requests_total{route="/v1/recommend",status="200"} 1000.0"""
 LATER = """# HELP turret_requests_total Answered requests
 turret_requests_total{route="/v1/recommend",status="200"} 1030.0

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 from prometheus_client.mmap_dict import MmapedDict
@@ -23,6 +24,7 @@ from turret.service.http.edge import Edge
 from turret.service.observing.logs import Logs, json_line, text_line
 from turret.service.observing.metrics import AllocatedDict, Metrics
 from turret.service.observing.observation import Observation, open_traces
+from turret.service.observing.recent import MOST_SERIES, STEP_SECONDS, STEPS, Recent
 from turret.service.settings import Settings
 from turret.tower.engines.circuit import Circuit
 
@@ -52,6 +54,36 @@ def test_answers_are_counted_by_what_they_came_from(fresh_client: TestClient) ->
         'turret_refused_total{reason="rate"}': 0,
     }
     assert {name: sample(text, name) for name in expected} == expected
+
+
+async def test_the_newest_hour_is_kept_in_fixed_memory() -> None:
+    """For the plots of a page that was just opened: each series at each time; None where there was none."""
+    metrics = Metrics()
+    for number in range(STEPS + 5):
+        if number == 100:
+            metrics.count_refusal("rate")  # which no plot has
+            metrics.answers.labels("towers").inc(3)
+            metrics.requests.labels("/v1/recommend", "200").inc()
+        await metrics.remember(1000.0 + STEP_SECONDS * number)
+    kept = await metrics.hour(1000.0 + STEP_SECONDS * (STEPS + 5))
+    assert kept["ages"] == [STEP_SECONDS * (STEPS - number) for number in range(STEPS)]
+    assert kept["series"]['turret_answers_total{source="towers"}'] == [0.0] * 95 + [3.0] * 25
+    requests = kept["series"]['turret_requests_total{route="/v1/recommend",status="200"}']
+    assert np.isnan(requests[:95]).all()
+    assert requests[95:] == [1.0] * 25
+    assert len(kept["series"]) == 2
+
+
+def test_the_number_of_kept_series_is_bounded() -> None:
+    recent = Recent()
+    recent.add("\n".join(f'turret_drift{{of="{number}"}} 1.0' for number in range(MOST_SERIES + 9)), 0.0)
+    assert len(recent.listed(1.0)["series"]) == MOST_SERIES
+
+
+def test_the_kept_hour_is_json(fresh_client: TestClient) -> None:
+    answer = fresh_client.get("/metrics?history=true")
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json().keys() == {"ages", "series"}
 
 
 def test_metrics_are_in_files_without_holes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

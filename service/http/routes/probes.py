@@ -1,5 +1,6 @@
 """`/livez`, `/readyz` and `/metrics`, and the description of the calls."""
 
+import time
 from pathlib import Path
 
 from fastapi import APIRouter, Response
@@ -46,8 +47,14 @@ async def readyz(parts: Parts) -> Response:
 
 
 @router.get("/metrics", response_class=PlainTextResponse)
-async def metrics(parts: Parts) -> Response:
-    """Return the metrics in the Prometheus text format."""
+async def metrics(parts: Parts, history: bool = False) -> Response:
+    """Return the metrics in the Prometheus text format.
+
+    With `history=true`, as JSON those that the page plots, at up to 120 times of the last hour: `ages` in
+    seconds, oldest first, and by the name of each series its values at these times.
+    """
+    if history:
+        return json_response(await parts.metrics.hour(time.monotonic()))
     return Response(await parts.metrics.scrape(), media_type=CONTENT_TYPE_LATEST)
 
 

@@ -1,4 +1,4 @@
-/** The plots of what was measured since the page was opened. */
+/** The plots of what was measured in the last hour. */
 
 import { h } from "../app/dom.js";
 import { duration, number, percent } from "../app/format.js";

@@ -1,6 +1,6 @@
 /** Series of the service's metrics, from successive scrapes of /metrics: at most the last hour. */
 
-const STEPS = 360;
+const SECONDS = 3600;
 const LINE = /^([a-z_]+)(?:\{(.*)\})? (\S+)$/;
 const LABEL = /([a-z]+)="((?:[^"\\]|\\.)*)"/g;
 
@@ -95,13 +95,21 @@ function transposed(values) {
 export function createSeries() {
   const steps = [];
   let last = null;
+  function add(text, time) {
+    const samples = parse(text);
+    if (last && time > last.time) steps.push({ time, ...stepOf(last.samples, samples, time - last.time) });
+    while (steps[0]?.time <= time - SECONDS) steps.shift();
+    last = { samples, time };
+    return samples;
+  }
   return {
-    add(text, time) {
-      const samples = parse(text);
-      if (last && time > last.time) steps.push({ time, ...stepOf(last.samples, samples, time - last.time) });
-      if (steps.length > STEPS) steps.shift();
-      last = { samples, time };
-      return samples;
+    add,
+    /** Begin anew with the scrapes that the service kept. */
+    begin({ ages, series }, now) {
+      steps.length = 0;
+      last = null;
+      const rows = Object.entries(series);
+      ages.forEach((age, n) => add(rows.filter(([, values]) => values[n] !== null).map(([key, values]) => `${key} ${values[n]}`).join("\n"), now - age));
     },
     series: () => {
       const { time: times = [], ...series } = transposed(steps);

@@ -22,6 +22,7 @@ export function create() {
   const [versions, details, log, actions] = [1, 2, 3, 4].map(() => h("div", {}));
   let timer = 0;
   let isShown = false;
+  let isBegun = false;
 
   function showTiles(samples, recent) {
     const last = (values) => values?.at(-1) ?? null;
@@ -46,6 +47,8 @@ export function create() {
 
   async function load() {
     try {
+      if (!isBegun) measured.begin(await get("metrics", { history: true }), Date.now() / 1000);
+      isBegun = true;
       const [metrics, listed, logged] = await Promise.all([get("metrics", {}, { as: "text" }), get("v1/versions"), get("v1/activations")]);
       const now = Date.now() / 1000;
       const samples = measured.add(metrics, now);
@@ -69,9 +72,9 @@ export function create() {
   }
 
   const element = h("div", { class: "view service" },
-    h("div", { class: "view-head row baseline" }, h("div", {}, heading, h("p", { class: "lead" }, "The measurements of this service since the page was opened, and its versions.")), status),
+    h("div", { class: "view-head row baseline" }, h("div", {}, heading, h("p", { class: "lead" }, "The measurements of this service in the last hour, and its versions.")), status),
     messages,
     h("div", { class: "stack" }, tiles, h("section", { "aria-label": "Plots" }, h("h2", {}, "Measurements"), plots.element),
       h("section", {}, h("h2", {}, "Versions"), versions, details, h("div", { class: "buttons" }, actions)), h("section", {}, h("h2", {}, "Log"), log)));
-  return { element, heading, update: () => {}, refresh, leave: () => { isShown = false; clearTimeout(timer); } };
+  return { element, heading, update: () => {}, refresh, leave: () => { isShown = isBegun = false; clearTimeout(timer); } };
 }
