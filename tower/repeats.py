@@ -6,8 +6,9 @@ all. Recency and frequency are what Anderson et al. 2014, "The dynamics of repea
 predict repeats.
 """
 
+from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +22,10 @@ from turret.tower.times import Times
 EVENTS = 1_000
 _MINUTE, _SHARES, _DUE = 60.0, 8, 8
 # Features by their number of weights: a number has one, a class one for each of its values.
-NUMBERS = ("count", "popularity")
-CLASSES = {"recency": 11, "share": _SHARES, "length": 11, "age": 24, "due": 2 * _DUE + 2}
-_TIMED, _OF_KINDS = ("age", "due"), ("recency", "age")
+NUMBERS = ("count", "taken", "popularity")
+_DUE_SIZE = 2 * _DUE + 2
+CLASSES = {"recency": 11, "share": _SHARES, "length": 11, "age": 24, "due": _DUE_SIZE, "usual": _DUE_SIZE}
+_TIMED, _OF_KINDS = ("age", "due", "usual"), ("recency", "age")
 
 Slot = Literal["all", "new", "again"]
 """The items that an answer ranks: all, those without a use in the user's history, or those with one."""
@@ -93,6 +95,17 @@ def class_sizes(timed: bool, kinds: int) -> dict[str, int]:
     return sizes
 
 
+class ItemUse(NamedTuple):
+    """How the items of a catalog were used in training.
+
+    `popularity` is int64 [N], their targets; `gaps` float32 [N], the usual seconds until a user takes one
+    again, 0 where that is unknown.
+    """
+
+    popularity: NDArray[np.int64]
+    gaps: NDArray[np.float32]
+
+
 class Used(NamedTuple):
     """The M distinct items of B histories, ordered by their history and their row.
 
@@ -109,15 +122,17 @@ class Used(NamedTuple):
     classes: dict[str, NDArray[np.int64]]
 
 
-def used_items(events: Events, popularity: NDArray[np.int64], kind_count: int = 0) -> Used:
-    """The features of each item of each history; `popularity` [N] counts the items' training events.
+def used_items(events: Events, items: ItemUse, kind_count: int = 0, targets: Sequence[int] = ()) -> Used:
+    """The features of each item of each history.
 
-    The numbers are natural logarithms: of the uses, and of the popularity plus 1; an item from N on has none.
+    Events that take their item are those of the kinds `targets`, without these all. The numbers are natural
+    logarithms: of the uses, of the takes plus 1, and of the popularity plus 1; an item from N on has none.
     The classes "recency", "length" and "age" are whole binary logarithms: of how many events ago the last use
-    was, of the history's length, and of the minutes since the last use plus 1. "due" is the age relative to
-    the mean time between uses, in halves of binary logarithms from 1 on, and 0 for an item of one use.
-    "share" is the share of events that repeat an earlier item, in eighths. "recency of 2" and "age of 2" are
-    those of the last event of the kind 2, plus 1, and 0 for an item without one.
+    was, of the history's length, and of the minutes since the last use plus 1. "due" is the time since the
+    last take relative to the mean time between takes, in halves of binary logarithms from 1 on, and 0 for an
+    item taken once or never; "usual" the same relative to the item's usual gap. "share" is the share of
+    events that repeat an earlier item, in eighths. "recency of 2" and "age of 2" are those of the last event
+    of the kind 2, plus 1, and 0 for an item without one.
     """
     rows, lengths, times, asked, kinds = events
     owners, ends = np.repeat(np.arange(len(lengths)), lengths), np.cumsum(lengths)
@@ -125,13 +140,26 @@ def used_items(events: Events, popularity: NDArray[np.int64], kind_count: int = 
     owners, rows = owners[order], rows[order]
     is_first = np.ones(len(rows), dtype=np.bool_)
     is_first[1:] = (rows[1:] != rows[:-1]) | (owners[1:] != owners[:-1])
+    group = np.cumsum(is_first) - 1
     firsts = np.flatnonzero(is_first)
     uses = np.diff(np.append(firsts, len(rows)))
-    owner, items = owners[firsts], rows[firsts]
-    first, last = order[firsts], order[firsts + uses - 1]
+    owner, used = owners[firsts], rows[firsts]
+
+    def latest(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """The last event of each item that the mask has; -1 for none."""
+        found = np.full(len(firsts), -1)
+        found[group[mask]] = order[mask]
+        return found
+
+    codes = np.full(len(rows), -1) if kinds is None else np.asarray(kinds)[order]
+    are_takes = np.ones(len(rows), dtype=np.bool_)
+    if kinds is not None and targets:
+        are_takes = np.isin(codes, targets)
+    takes = np.bincount(group[are_takes], minlength=len(firsts))
+    last = order[firsts + uses - 1]
     share = (lengths - np.bincount(owner, minlength=len(lengths)) + 0.5) / (lengths + 1.0)
-    is_known = items < len(popularity)
-    trained = np.where(is_known, popularity[np.where(is_known, items, 0)], 0)
+    known = np.where(used < len(items.popularity), used, -1)
+    trained = np.append(items.popularity, 0)[known]
     classes = {
         "recency": _log(ends[owner] - last),
         "share": np.floor(share * _SHARES).astype(np.int64)[owner],
@@ -139,22 +167,24 @@ def used_items(events: Events, popularity: NDArray[np.int64], kind_count: int = 
     }
     if times is not None and asked is not None:
         classes["age"] = _age(asked[owner] - times[last])
-        between = (times[last] - times[first]) / np.maximum(uses - 1, 1)
-        classes["due"] = _due(asked[owner] - times[last], between)
+        begun, taken = np.full(len(firsts), np.inf), latest(are_takes)
+        np.minimum.at(begun, group[are_takes], times[order[are_takes]])
+        age = np.where(takes > 0, asked[owner] - times[taken], 0.0)
+        span = np.where(takes > 1, times[taken] - begun, 0.0)
+        classes["due"] = _due(age, span / np.maximum(takes - 1, 1))
+        classes["usual"] = _due(age, np.where(takes > 0, np.append(items.gaps, 0.0)[known], 0.0))
     for kind in range(0 if kinds is None else kind_count):
-        are_own = np.asarray(kinds)[order] == kind
-        latest = np.full(len(firsts), -1)
-        latest[(np.cumsum(is_first) - 1)[are_own]] = order[are_own]  # of each item the last one stays
-        is_used = latest >= 0
-        classes[f"recency of {kind}"] = np.where(is_used, _log(ends[owner] - latest) + 1, 0)
+        newest = latest(codes == kind)
+        is_used = newest >= 0
+        classes[f"recency of {kind}"] = np.where(is_used, _log(ends[owner] - newest) + 1, 0)
         if times is not None and asked is not None:
-            classes[f"age of {kind}"] = np.where(is_used, _age(asked[owner] - times[latest]) + 1, 0)
-    numbers = {"count": np.log(uses), "popularity": np.log1p(trained)}
-    return Used(owner, items.astype(np.int64), numbers, classes)
+            classes[f"age of {kind}"] = np.where(is_used, _age(asked[owner] - times[newest]) + 1, 0)
+    numbers = {"count": np.log(uses), "taken": np.log1p(takes), "popularity": np.log1p(trained)}
+    return Used(owner, used.astype(np.int64), numbers, classes)
 
 
 def _due(age: NDArray[np.float64], between: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The class of an item by its age and the mean time between its uses, 0 for one use."""
+    """The class of an item by its age and the time between its takes, 0 where that is unknown."""
     # The whole logarithm of a square is in halves.
     halves = _log(np.square(age / np.where(between > 0, between, 1.0)))
     due = np.clip(np.where(age > 0, halves, -_DUE), -_DUE, _DUE) + _DUE + 1
@@ -222,12 +252,14 @@ class RepeatWeights(Settings):
 class RepeatTerm(Settings):
     """The weights of a model: `timed` where the times of events are known, else `untimed`.
 
-    `timed` is None where the data has no times. `kinds` is the number of kinds that histories have.
+    `timed` is None where the data has no times. `kinds` is the number of kinds that histories have, and
+    `targets` are the codes of those that take an item.
     """
 
     untimed: RepeatWeights
     timed: RepeatWeights | None = None
     kinds: int = Field(default=0, ge=0)
+    targets: tuple[Annotated[int, Field(ge=0)], ...] = ()
 
     @property
     def reads_times(self) -> bool:
@@ -243,10 +275,14 @@ class RepeatTerm(Settings):
         """Those that apply to these events."""
         return self.untimed if self.timed is None or events.times is None else self.timed
 
+    def used(self, events: Events, items: ItemUse) -> Used:
+        """The items of these histories with the features that the term reads."""
+        return used_items(events, items, self.kinds, self.targets)
+
     def bonus(
         self,
         rows: Rows,
-        popularity: NDArray[np.int64],
+        items: ItemUse,
         times: Times | None = None,
         kinds: NDArray[np.integer[Any]] | None = None,
         merging: Merging | None = None,
@@ -257,5 +293,5 @@ class RepeatTerm(Settings):
         """
         newest = None if times is None else times.newest(EVENTS)
         events = Events.of_one(rows[-EVENTS:], newest, None if kinds is None else kinds[-EVENTS:], merging)
-        weights, used = self.weights(events), used_items(events, popularity, self.kinds)
+        weights, used = self.weights(events), self.used(events, items)
         return Bonus(used.rows, weights.values(used), np.float32(weights.slope))

@@ -14,7 +14,7 @@ from turret.tower.index.index import Index
 from turret.tower.index.planner import Plan, Planner
 from turret.tower.index.planner import Ranking as Ranking
 from turret.tower.inference.encoder import Encoder, Kinds
-from turret.tower.repeats import Bonus
+from turret.tower.repeats import Bonus, ItemUse
 from turret.tower.times import Times
 
 
@@ -114,6 +114,7 @@ class Retrievable(Protocol):
     manifest: Manifest
     vectors: NDArray[np.float32]
     popularity: NDArray[np.int64]
+    usual_gaps: NDArray[np.float32]
     index: Index
     encoder: Encoder
 
@@ -160,13 +161,13 @@ class Retriever:
         kinds: Sequence[Kinds | None] | None = None,
     ) -> list[Bonus | None]:
         """What the items of each history gain; None for a bundle without a repeat term."""
-        manifest, popularity = self._bundle.manifest, self._bundle.popularity
+        manifest, items = self._bundle.manifest, ItemUse(self._bundle.popularity, self._bundle.usual_gaps)
         term, merging = manifest.repeats, manifest.merging
         if term is None:
             return [None] * len(histories)
         times, kinds = times or [None] * len(histories), kinds or [None] * len(histories)
         each = zip(histories, times, kinds, strict=True)
-        return [term.bonus(rows, popularity, when, own, merging) for rows, when, own in each]
+        return [term.bonus(rows, items, when, own, merging) for rows, when, own in each]
 
     def nearest(
         self,

@@ -20,6 +20,7 @@ __all__ = [
     "randomness",
     "run",
     "trainer",
+    "used_items",
     "warm_start",
 ]
 

@@ -18,14 +18,18 @@ from turret.training.objectives.sampled import PairsObjective
 from turret.training.samplers.core.contract import GatheredBatch
 from turret.training.samplers.core.settings import BuildContext
 from turret.training.samplers.from_batch.in_batch import GivenNegatives
+from turret.training.used_items import Targets, wants_repeats
 
 
 def build_objective(experiment: ExperimentConfig, data: PreparedData, device: torch.device) -> Objective:
     """The objective of an experiment on its data. Raises TrainingError where they don't fit each other."""
     config, tower, training = experiment.objective, experiment.tower, experiment.training
-    statistics = PreparedStatistics(data, tower.user.context, training.since)
+    targets = Targets.of(experiment, data)
+    statistics = PreparedStatistics(data, tower.user.context, training.since, targets)
+    # The repeat term ranks used items, so they are no candidates beside the first use of another one.
+    masks = wants_repeats(experiment, data) and config.candidates == "drawn" and config.loss.masks_seen
     context = BuildContext(
-        statistics, tower.scoring, training.seed, device, config.mask_known, tower.dimension
+        statistics, tower.scoring, training.seed, device, config.mask_known or masks, tower.dimension
     )
     if config.candidates != "drawn":
         _check_negatives(config.candidates, data)

@@ -219,9 +219,12 @@ class Run:
 
 
 class StoredRepeats(Settings):
-    """The repeat term that a run keeps, and the validation metric of users that it was not fitted on."""
+    """The repeat term, None where it is left out, and the metric of validation users it was not fitted on.
 
-    term: RepeatTerm
+    The metric ranks used items too, unlike those of the epochs.
+    """
+
+    term: RepeatTerm | None
     validation: float | None
 
 

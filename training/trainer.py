@@ -11,6 +11,7 @@ from torch import Tensor
 
 from turret.data.prepared import PreparedData
 from turret.data.progress import progress
+from turret.tower.repeats import Slot
 from turret.training.batches.batches import Batch, TrainingBatches, prefetched
 from turret.training.checkpoint import (
     Progress,
@@ -20,12 +21,18 @@ from turret.training.checkpoint import (
     save_tensors,
 )
 from turret.training.config.experiment import TrainingConfig, named_settings
+from turret.training.config.metric import AUC
 from turret.training.distributed import ALONE, World, backward, check_parts
 from turret.training.errors import DivergenceError, TrainingError
-from turret.training.evaluation.evaluation import Relevant, metric_of, sample_users, validated_items
+from turret.training.evaluation.evaluation import (
+    Relevant,
+    among_slot,
+    metric_of,
+    sample_users,
+    validated_items,
+)
 from turret.training.evaluation.ranking import tower_scores
-from turret.training.evaluation.repeats import fit_repeats, last_trained, metric_across, wants_repeats
-from turret.training.evaluation.seen import kind_spans
+from turret.training.evaluation.repeats import fit_repeats, last_trained, metric_across
 from turret.training.model_loss import build_objective, model_loss
 from turret.training.optimiser import Optimiser, lazy_tables, learning_rate_factor
 from turret.training.process import matmul_dtype, pick_device
@@ -44,6 +51,7 @@ from turret.training.run import (
     remove_run,
     replace_json,
 )
+from turret.training.used_items import kind_spans, wants_repeats
 from turret.training.warm_start import ParentBundle, warm_start_weights
 
 
@@ -102,6 +110,7 @@ class Trainer:
             [self.model, self.objective], lazy, self.settings.learning_rate, self.settings.weight_decay
         )
         self.users = validation_users(data, self.settings, self.report)
+        self.slot, self.validated = self._validation_slot()
         self.popularity = data.item_counts("train")  # ranks for users without a history
         if world.size > 1:
             check_parts(self.objective, world.size)
@@ -110,10 +119,28 @@ class Trainer:
         self.best: dict[str, Tensor] = {}
         self.progress = Progress()
 
+    def _validation_slot(self) -> tuple[Slot, Relevant | None]:
+        """The items that validations rank, and the users with their targets: the new ones if a term ranks the
+        used ones, and some target is new."""
+        if (
+            self.users is None
+            or self.settings.metric == AUC
+            or not wants_repeats(self.run.experiment, self.data)
+        ):
+            return "all", self.users
+        new = among_slot(self.data, self.users, "validation", "new")
+        return ("new", new) if len(new.users) else ("all", self.users)
+
+    @property
+    def metric(self) -> str:
+        """The metric of validations, in words."""
+        slot = "" if self.slot == "all" else f"{self.slot} "
+        return f"{slot}{self.settings.metric}"
+
     def report_first(self, line: str) -> None:
         """Report and validate a model that can rank already, the best one until an epoch is better."""
-        if self.users is not None:
-            line += f" Validation {self.settings.metric} {self._validate(self.users):.4f}"
+        if self.validated is not None:
+            line += f" Validation {self.metric} {self._validate(self.validated):.4f}"
         self.report(line)
 
     def train(self, loggers: Sequence[str] = DEFAULT) -> Progress:
@@ -129,7 +156,7 @@ class Trainer:
             )
         try:
             if state.step == 0 and state.validated:
-                recorder.record({f"validation/{self.settings.metric}": state.validated[0][1]})
+                recorder.record({f"validation/{self.metric}": state.validated[0][1]})
             while not state.finished:
                 speed = self._epoch(recorder)
                 state.seconds = recorder.seconds()
@@ -223,13 +250,13 @@ class Trainer:
         figures["examples_per_second"] = round(speed, 1)
         state.loss_sum, state.examples, state.masked = 0.0, 0, 0
         last, stopped = state.epoch == settings.epochs, False
-        if self.users is None:
+        if self.validated is None:
             self._save_best()
         else:
-            value = self._validate(self.users)
-            figures[f"validation/{settings.metric}"] = value
+            value = self._validate(self.validated)
+            figures[f"validation/{self.metric}"] = value
             stopped = self.observe is not None and self.observe(state.epoch, value)
-            line += f", validation {settings.metric} {value:.4f}" + (" (best)" if not state.stale else "")
+            line += f", validation {self.metric} {value:.4f}" + (" (best)" if not state.stale else "")
         recorder.record(figures)
         state.finished = self.world.agreed(last or stopped or state.stale >= settings.patience)
         self.report(f"{line}, {state.seconds:.0f} s")
@@ -244,7 +271,9 @@ class Trainer:
         mean = 0.0
         if count:
             scores_of = tower_scores(self.model, self.data, "validation", self.popularity, scores)
-            mean = metric_of(scores_of, self.data, own, self.settings.metric, experiment.evaluation)
+            mean = metric_of(
+                scores_of, self.data, own, self.settings.metric, experiment.evaluation, self.slot
+            )
         if world.size == 1:
             return mean
         total, _ = world.sums([mean * count, count])
@@ -349,7 +378,7 @@ def _add_repeats(run: Run, data: PreparedData, users: Relevant | None, report: R
     """Fit the repeat term of a trained run, and keep it if it raises the metric of other users.
 
     Data without a validation part has the last training event of each user in its place. Returns the metric
-    of the validation part with the term; None where none is measured or kept.
+    of the validation part, with the term if it is kept; None where none is measured.
     """
     settings, evaluation = run.experiment.training, run.experiment.evaluation
     (run.folder / REPEATS).unlink(missing_ok=True)
@@ -372,8 +401,7 @@ def _add_repeats(run: Run, data: PreparedData, users: Relevant | None, report: R
         f"{part} {settings.metric} {without:.4f} without the repeat term, {value:.4f} with it, fitted on "
         f"other users{'' if is_kept else ', so it is left out'}"
     )
-    if not is_kept:
-        return None
-    kept = StoredRepeats(term=fit.term, validation=value if is_validated else None)
+    best = max(value, without) if is_validated else None
+    kept = StoredRepeats(term=fit.term if is_kept else None, validation=best)
     replace_json(run.folder / REPEATS, kept.model_dump(mode="json"))
     return kept.validation

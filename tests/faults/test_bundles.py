@@ -41,7 +41,7 @@ def of_another_model(version: Path) -> None:
 # Each with words of the refusal and its reason in the metrics; tests/tower has the other kinds of damage.
 DAMAGES: list[tuple[Callable[[Path], object], str, str]] = [
     (lambda version: replace(version / "item_vectors.npy", b"x"), "not the file that was", "checksum"),
-    (lambda version: change_manifest(version, format_version=4), "is of format 4", "checksum"),
+    (lambda version: change_manifest(version, format_version=5), "is of format 5", "checksum"),
     (not_there_yet, "can't be read", "checksum"),
     (not_finite, "not finite in row 0", "soundness"),
     # The working directory of a service under test is the repository; its own files do for a secret.

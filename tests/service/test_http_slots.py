@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import turret
 from tests.conftest import contents
-from tests.support.repeats import LOG, TEMPERATURE, events_of, gains, ranking, repeating, shop
+from tests.support.repeats import GAPS, LOG, TEMPERATURE, events_of, gains, ranking, repeating, shop
 from tests.support.service_app import ids, post_events, recommended, serving
 from turret.service.overlay.fresh import FreshItems, Sent
 from turret.service.overlay.persistent import GrowingArray, LayeredMap
@@ -23,6 +23,7 @@ from turret.service.schemas.requests import RecommendRequest
 from turret.service.versions.holder import LoadedModel
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import publish
+from turret.tower.repeats import ItemUse
 from turret.tower.retrieval import Retriever
 
 NOW = 1_700_000_000
@@ -47,7 +48,7 @@ def scores_of(repeats: bool = True) -> NDArray[np.float64]:
     scores: NDArray[np.float64] = vectors @ (mean / np.linalg.norm(mean)) / TEMPERATURE
     rows, kinds = [item - 100 for item, *_ in USED], [kind for _, kind, _ in USED]
     times = [NOW - days * DAY for *_, days in USED]
-    own = gains(rows, scores.copy(), made.popularity, times, NOW, kinds) if repeats else {}
+    own = gains(rows, scores.copy(), ItemUse(made.popularity, GAPS), times, NOW, kinds) if repeats else {}
     for row, gain in own.items():
         scores[row] += gain
     return scores

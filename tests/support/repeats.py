@@ -12,21 +12,25 @@ from numpy.typing import NDArray
 from tests.conftest import contents, golden_of
 from turret.tower.bundle.publish import BundleContents
 from turret.tower.format.manifest import ModelCard
-from turret.tower.repeats import RepeatTerm, RepeatWeights
+from turret.tower.repeats import ItemUse, RepeatTerm, RepeatWeights
 
-SIZES = {"recency": 11, "share": 8, "length": 11, "age": 24, "due": 18}
+SIZES = {"recency": 11, "share": 8, "length": 11, "age": 24, "due": 18, "usual": 18}
 SIZES |= {"recency of 0": 12, "recency of 1": 12, "age of 0": 25, "age of 1": 25}
 TEMPERATURE = 0.5
 
 
 def weights(seed: int, timed: bool) -> RepeatWeights:
     random = np.random.default_rng(seed)
-    names = [name for name in SIZES if timed or not name.startswith(("age", "due"))]
+    names = [name for name in SIZES if timed or not name.startswith(("age", "due", "usual"))]
     classes = {name: tuple(random.normal(size=SIZES[name]).tolist()) for name in names}
-    return RepeatWeights(slope=-0.25, numbers={"count": 0.7, "popularity": 0.3}, classes=classes)
+    return RepeatWeights(
+        slope=-0.25, numbers={"count": 0.7, "taken": 0.2, "popularity": 0.3}, classes=classes
+    )
 
 
-TERM = RepeatTerm(untimed=weights(1, False), timed=weights(2, True), kinds=2)
+TERM = RepeatTerm(untimed=weights(1, False), timed=weights(2, True), kinds=2, targets=(1,))
+# Days after which half of the items are usually taken again.
+GAPS = 86_400 * np.resize(np.array([10, 0, 30, 0], np.float32), 60)
 
 
 Feature = tuple[str, int]
@@ -34,30 +38,33 @@ Feature = tuple[str, int]
 
 def features(
     rows: Sequence[int],
-    popularity: NDArray[np.int64],
+    items: ItemUse,
     times: Sequence[float] | None = None,
     asked: float = 0.0,
     kinds: Sequence[int] | None = None,
+    targets: Sequence[int] = (0, 1),
 ) -> dict[int, dict[Feature, float]]:
     """The features of each item of a history of `rows`, oldest first: by the names of
     their weights and, of classes, the place."""
     found = {}
     for row in set(rows):
         places = [place for place, one in enumerate(rows) if one == row]
-        events = popularity[row] if row < len(popularity) else 0
+        events, usual = (items.popularity[row], items.gaps[row]) if row < len(items.gaps) else (0, 0.0)
+        takes = [place for place in places if kinds is None or kinds[place] in targets]
         classes = {
             "recency": int(math.log2(len(rows) - places[-1])),
             "share": int(8 * (len(rows) - len(set(rows)) + 0.5) / (len(rows) + 1)),
             "length": int(math.log2(len(rows))),
         }
         if times is not None:
-            first, last = times[places[0]], times[places[-1]]
-            classes["age"] = int(math.log2(1 + (asked - last) / 60))
-            classes["due"] = 0
-            if last > first:
-                between = (last - first) / (len(places) - 1)
-                halves = math.floor(2 * math.log2((asked - last) / between)) if asked > last else -8
-                classes["due"] = 9 + min(8, max(-8, halves))
+            classes["age"] = int(math.log2(1 + (asked - times[places[-1]]) / 60))
+            first, last = (times[takes[0]], times[takes[-1]]) if takes else (0.0, 0.0)
+            between = (last - first) / max(1, len(takes) - 1)
+            for name, gap in (("due", between), ("usual", float(usual) if takes else 0.0)):
+                classes[name] = 0
+                if gap > 0:
+                    halves = math.floor(2 * math.log2((asked - last) / gap)) if asked > last else -8
+                    classes[name] = 9 + min(8, max(-8, halves))
         for kind in (0, 1) if kinds is not None else ():
             of_kind = [place for place in places if kinds and kinds[place] == kind]
             ago = 1 + int(math.log2(len(rows) - of_kind[-1])) if of_kind else 0
@@ -65,7 +72,8 @@ def features(
             if times is not None:
                 age = 1 + int(math.log2(1 + (asked - times[of_kind[-1]]) / 60)) if of_kind else 0
                 classes[f"age of {kind}"] = age
-        numbers = {"count": math.log(len(places)), "popularity": math.log(1 + events)}
+        numbers = {"count": math.log(len(places)), "taken": math.log(1 + len(takes))}
+        numbers["popularity"] = math.log(1 + events)
         found[row] = {(name, 0): value for name, value in numbers.items()}
         found[row] |= dict.fromkeys(classes.items(), 1.0)
     return found
@@ -74,7 +82,7 @@ def features(
 def gains(
     rows: Sequence[int],
     scores: NDArray[np.float64],
-    popularity: NDArray[np.int64],
+    items: ItemUse,
     times: Sequence[float] | None = None,
     asked: float = 0.0,
     kinds: Sequence[int] | None = None,
@@ -85,7 +93,7 @@ def gains(
     weights = weights_of(own)
     return {
         row: own.slope * scores[row] + sum(weights[name] * value for name, value in found.items())
-        for row, found in features(rows, popularity, times, asked, kinds).items()
+        for row, found in features(rows, items, times, asked, kinds, TERM.targets).items()
     }
 
 
@@ -163,7 +171,7 @@ def ranking(
     vectors = np.array(bundle.item_vectors, dtype=np.float64)
     mean = vectors[list(rows)[-bundle.card.history_length :]].mean(axis=0)
     scores = vectors @ (mean / np.linalg.norm(mean)) / TEMPERATURE
-    for row, gain in gains(rows, scores.copy(), bundle.popularity, times, asked).items():
+    for row, gain in gains(rows, scores.copy(), ItemUse(bundle.popularity, GAPS), times, asked).items():
         scores[row] += gain
     order = np.argsort(-scores, kind="stable")
     return order, scores[order]
@@ -172,6 +180,7 @@ def ranking(
 def repeating(version: str = "v1") -> BundleContents:
     """The usual bundle with `TERM`, which ranks used items too."""
     usual = contents(version, temperature=TEMPERATURE, repeats=TERM, exclude_seen=False)
+    usual = replace(usual, usual_gaps=GAPS)
     return replace(usual, golden=golden_of(usual.vocabulary, lambda rows: ranking(usual, rows)))
 
 
@@ -206,7 +215,12 @@ def shop(**others: Any) -> BundleContents:
     card = {"duplicates": "strongest", "session_gap": "30m", "exclude_seen": None, "kinds": KINDS}
     usual = contents(temperature=TEMPERATURE)
     card = usual.card.model_dump() | card | {"repeats": TERM.model_copy(update={"kinds": 2})} | others
-    made = replace(usual, card=ModelCard.model_validate(card), fields={**usual.fields, "price": [*range(60)]})
+    made = replace(
+        usual,
+        card=ModelCard.model_validate(card),
+        fields={**usual.fields, "price": [*range(60)]},
+        usual_gaps=GAPS,
+    )
     if card["repeats"] is None:
         return made
     return replace(made, golden=golden_of(made.vocabulary, lambda rows: ranking(made, rows)))

@@ -40,6 +40,7 @@ from turret.tower.errors import BundleError, EngineError
 from turret.tower.format.index_settings import EngineEffort, EngineSettings
 from turret.tower.index.index import Index
 from turret.tower.index.planner import Planner
+from turret.tower.repeats import ItemUse
 from turret.tower.retrieval import Retriever
 
 __all__ = ["server"]  # a fixture
@@ -292,7 +293,7 @@ def test_more_than_was_measured_is_searched_exactly(bundle: Bundle, server: Serv
 
 def test_items_of_the_history_are_scored_here_and_merged(bundle: Bundle, server: Server) -> None:
     """With a repeat term the engine is asked for the other items alone."""
-    bonus = TERM.bonus(np.array([5, 7, 5, 9]), bundle.popularity)
+    bonus = TERM.bonus(np.array([5, 7, 5, 9]), ItemUse(bundle.popularity, bundle.usual_gaps))
     for query in QUERIES:
         exact = Retriever(bundle, bundle.index.exact).nearest(query, 10, bonus=bonus)
         answer = Retriever(bundle).nearest(query, 10, bonus=bonus)

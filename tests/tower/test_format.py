@@ -23,7 +23,7 @@ from turret.tower.format.sections import Section, Sections, map_array
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"format_version": 4}, "is of format 4; this release reads bundles of format 3"),
+        ({"format_version": 5}, "is of format 5; this release reads bundles of format 4"),
         ({"scoring": {"kind": "cosine", "temperature": 0}}, "temperature"),
         ({"index": {"kind": "annoy"}}, "index: .*'annoy'.*export the bundle again"),
         ({"surprise": 1}, "surprise"),

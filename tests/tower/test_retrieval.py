@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from tests.conftest import contents, plain_ranking
-from tests.support.repeats import TERM, gains, ranking, repeating
+from tests.support.repeats import GAPS, TERM, gains, ranking, repeating
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import publish
 from turret.tower.catalog.columns import Coded
 from turret.tower.catalog.masks import RowMask
 from turret.tower.index.planner import Plan
-from turret.tower.repeats import EVENTS, Events, RepeatWeights, used_items
+from turret.tower.repeats import EVENTS, Events, ItemUse, RepeatWeights
 from turret.tower.retrieval import Cap, Retriever, marginal_relevance
 from turret.tower.times import Times
 
@@ -169,7 +169,7 @@ def test_a_cap_takes_each_item_that_has_no_value_too_often(
 # --- The repeat term
 
 RANDOM = np.random.default_rng(5)
-POPULARITY = np.arange(30, 0, -1)
+ITEMS = ItemUse(np.arange(30, 0, -1), GAPS[:30])
 HISTORIES = [RANDOM.integers(0, 40, size).tolist() for size in (1, 2, 9, 64, 300)]
 TIMES = [np.sort(RANDOM.integers(0, 90 * 86_400, len(rows))).astype(float).tolist() for rows in HISTORIES]
 ASKED = [times[-1] + wait for times, wait in zip(TIMES, (0, 59, 60, 86_400, 3e7), strict=True)]
@@ -182,10 +182,10 @@ def test_gains_are_those_of_loops_over_the_events(timed: bool, kinded: bool) -> 
         kinds = RANDOM.integers(-1, 2, len(rows)) if kinded else None  # -1: of no known kind
         scores = RANDOM.normal(size=40).astype(np.float32)
         when = Times(np.array(times), asked) if timed else None
-        bonus = TERM.bonus(np.array(rows), POPULARITY, when, kinds)
+        bonus = TERM.bonus(np.array(rows), ITEMS, when, kinds)
         found = bonus.gains(np.arange(40), scores)
         beside = (times if timed else None, asked, None if kinds is None else kinds.tolist())
-        expected = gains(rows, scores.astype(np.float64), POPULARITY, *beside)
+        expected = gains(rows, scores.astype(np.float64), ITEMS, *beside)
         assert found == pytest.approx([expected.get(row, 0.0) for row in range(40)], rel=1e-5, abs=1e-5)
 
 
@@ -193,17 +193,17 @@ def test_a_history_gains_the_same_alone_and_among_others() -> None:
     """To the last bit, as the evaluation reads many histories at once and the service one."""
     lengths = np.array([len(rows) for rows in HISTORIES])
     events = Events(np.concatenate(HISTORIES), lengths, np.concatenate(TIMES), np.array(ASKED))
-    used = used_items(events, POPULARITY)
+    used = TERM.used(events, ITEMS)
     together = TERM.weights(events).values(used)
     for owner, (rows, times, asked) in enumerate(zip(HISTORIES, TIMES, ASKED, strict=True)):
-        alone = TERM.bonus(np.array(rows), POPULARITY, Times(np.array(times), asked))
+        alone = TERM.bonus(np.array(rows), ITEMS, Times(np.array(times), asked))
         assert used.rows[used.owners == owner].tolist() == alone.rows.tolist()
         assert together[used.owners == owner].tobytes() == alone.values.tobytes()
 
 
 def test_the_newest_events_of_a_long_history_are_read() -> None:
     long = np.concatenate([np.full(50, 39), np.resize(np.arange(7), EVENTS)])
-    assert TERM.bonus(long, POPULARITY).rows.tolist() == list(range(7))
+    assert TERM.bonus(long, ITEMS).rows.tolist() == list(range(7))
 
 
 def test_a_bundle_ranks_used_items_by_their_scores_with_gains(tmp_path: Path) -> None:

@@ -20,14 +20,21 @@ from turret.training.auto.candidates import candidates, facts_of
 from turret.training.baselines.interactions import Interactions
 from turret.training.baselines.registry import BASELINES, chosen_baselines
 from turret.training.batches.batches import TrainingBatches, target_counts
-from turret.training.config.experiment import EvaluationConfig, ExperimentConfig, load_experiment
+from turret.training.config.experiment import (
+    EvaluationConfig,
+    ExperimentConfig,
+    load_experiment,
+    with_settings,
+)
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import evaluate, relevant_items
 from turret.training.evaluation.ranking import histories_of, tower_scores
 from turret.training.evaluation.table import metrics_table
 from turret.training.export.export import export
+from turret.training.model_loss import build_objective
 from turret.training.randomness import stream
 from turret.training.run import Run, build_model
+from turret.training.used_items import Targets
 from turret.training.verdict.verdict import verdict
 from turret.training.warm_start import ParentBundle, warm_start_weights
 
@@ -124,6 +131,50 @@ def test_targets_are_events_of_target_kinds_and_histories_hold_all(
     assert batches.example_count == len(expected) > 100
     counts = np.bincount([item for _, item in expected], minlength=len(funnel.item_ids))
     assert target_counts(funnel, context, since).tolist() == counts.tolist()
+
+
+@pytest.mark.parametrize("weight", [1.0, 0.25])
+@pytest.mark.parametrize("context", ["causal_window", "full_set"])
+def test_towers_learn_first_uses_where_a_term_ranks_the_others(
+    funnel: PreparedData, context: Any, weight: float
+) -> None:
+    """Of signals with their weight, and the items of the user's history are no candidates beside them."""
+    kinds, (starts, ends) = names_of(funnel), funnel.bounds("train")
+    expected = []
+    for user in range(len(funnel.users)):
+        used = set()
+        for place in range(int(starts[user]), int(ends[user])):
+            row, has_history = int(funnel.event_items[place]), context == "full_set" or place > starts[user]
+            if row not in used and has_history and (is_target(kinds[place]) or weight):
+                own = 1.0 if is_target(kinds[place]) else weight
+                expected.append((user, row, own * (1.0 if funnel.weights is None else funnel.weights[place])))
+            used.add(row)
+    experiment = load_experiment(
+        "demo" if context == "causal_window" else "ids",
+        ["evaluation.exclude_seen=false", f"training.signal_weight={weight}", "training.batch_size=50"],
+    )
+    targets = Targets.of(experiment, funnel)
+    batches = TrainingBatches.of(experiment, funnel)
+    found = [
+        entry
+        for batch in batches.epoch(stream(0, "order", 0))
+        for entry in zip(
+            batch.histories.users.tolist(), batch.targets.tolist(), batch.weights.tolist(), strict=True
+        )
+    ]
+    assert sorted(found) == sorted(expected)
+    counts = np.bincount([row for _, row, _ in expected], minlength=len(funnel.item_ids))
+    assert target_counts(funnel, experiment.tower.user.context, targets=targets).tolist() == counts.tolist()
+    assert build_objective(experiment, funnel, torch.device("cpu")).mask_seen
+    unweighted = Targets.of(with_settings(experiment, {"training.signal_weight": 0.0}), funnel)
+    assert unweighted.chosen is not None
+    assert targets.chosen is not None
+    are_targets = funnel.are_targets(slice(None))
+    assert unweighted.chosen.tolist() == (targets.chosen & are_targets).tolist()
+    alone = load_experiment("demo", ["evaluation.exclude_seen=true"])
+    assert not build_objective(alone, funnel, torch.device("cpu")).mask_seen
+    kept = Targets.of(alone, funnel).only(np.arange(len(funnel.event_items)))
+    assert kept.tolist() == [place for place, kind in enumerate(kinds) if is_target(kind)]
 
 
 @pytest.mark.parametrize("context", ["causal_window", "causal_segment"])

@@ -44,7 +44,8 @@ from turret.tower.tuning.recall import EXACT_QUERIES, check_recall, measure_reca
 class BundleContents:
     """The contents that training publishes.
 
-    `item_vectors` is float32 [N, D] (of length 1 for cosine), `popularity` int64 [N], `fields` has one
+    `item_vectors` is float32 [N, D] (of length 1 for cosine), `popularity` int64 [N],
+    `usual_gaps` float32 [N] (None: all unknown), `fields` has one
     value a row, `model` is a safetensors file, and `item_features` gives the meaning of its codes.
     `experiment` holds the settings of the training, which a warm start needs. `golden` holds queries with
     training's own best items, those of the history left out unless there is a repeat term, scored as
@@ -63,6 +64,7 @@ class BundleContents:
     golden: Golden
     query_vectors: NDArray[np.float32]
     item_features: tuple[Feature, ...] = ()
+    usual_gaps: NDArray[np.float32] | None = None
     item_tower: bytes | None = None
     experiment: dict[str, Any] = field(default_factory=dict)
     item_map: NDArray[np.uint16] | None = None
@@ -91,6 +93,8 @@ def _write(folder: Path, contents: BundleContents) -> None:
     save_array(folder / "item_vectors.npy", vectors)
     save_array(folder / QUERY_VECTORS, queries)
     save_array(folder / "popularity.npy", np.asarray(contents.popularity, dtype=np.int64))
+    gaps = np.zeros(len(vectors)) if contents.usual_gaps is None else contents.usual_gaps
+    save_array(folder / "usual_gaps.npy", np.asarray(gaps, dtype=np.float32))
     contents.vocabulary.save(folder / "vocabulary.json")
     ids = contents.vocabulary.ids(range(len(contents.vocabulary)))
     Catalog.build(ids, contents.fields, contents.display).save(folder)

@@ -46,6 +46,7 @@ def check_parts(
     manifest: Manifest,
     vectors: NDArray[np.float32],
     popularity: NDArray[np.int64],
+    usual_gaps: NDArray[np.float32],
     vocabulary_length: int,
 ) -> None:
     """Raise BundleError naming the first part whose content doesn't fit the rest.
@@ -60,6 +61,8 @@ def check_parts(
         )
     if (popularity < 0).any():
         raise BundleError("popularity.npy holds a negative count; export the bundle again")
+    if not (np.isfinite(usual_gaps).all() and (usual_gaps >= 0).all()):
+        raise BundleError("usual_gaps.npy holds a time that is none; export the bundle again")
     lengths = lengths_of(vectors)
     if not (np.isfinite(lengths).all() and lengths.any()):
         row = int(np.argmin(np.isfinite(lengths)))

@@ -17,7 +17,7 @@ from turret.tower.format.index_settings import AnyIndexSettings, FlatSettings
 from turret.tower.format.safe_open import read_regular
 from turret.tower.repeats import RepeatTerm
 
-FORMAT_VERSION: Literal[3] = 3
+FORMAT_VERSION: Literal[4] = 4
 MANIFEST, DIGEST = "manifest.json", "manifest.sha256"
 MANIFEST_BYTES = 4_000_000
 GOLDEN, QUERY_VECTORS = "golden.json", "query_vectors.npy"
@@ -34,6 +34,7 @@ REQUIRED_FILES = frozenset(
         "catalog.json",
         "catalog.bin",
         "popularity.npy",
+        "usual_gaps.npy",
         GOLDEN,
         QUERY_VECTORS,
         EXPERIMENT,
@@ -126,7 +127,7 @@ class Manifest(ModelCard):
     `exported`: the time of the export, where a later reindexing `created` the bundle.
     """
 
-    format_version: Literal[3] = FORMAT_VERSION
+    format_version: Literal[4] = FORMAT_VERSION
     created: str
     exported: str | None = None
     dimension: int = Field(ge=1)

@@ -13,8 +13,8 @@ from turret.data.prepared import PreparedData
 from turret.data.ranges import ranges
 from turret.training.batches.batches import check_trainable, target_counts
 from turret.training.config.experiment import ExperimentConfig, load_experiment, with_settings
-from turret.training.evaluation.seen import leaves_out_all
 from turret.training.randomness import stream
+from turret.training.used_items import Targets, first_uses, leaves_out_all
 from turret.training.verdict.order import ORDERED_RATIO, Order, order_of
 from turret.training.verdict.verdict import MANY
 
@@ -89,9 +89,10 @@ def facts_of(data: PreparedData) -> Facts:
     starts, ends = data.bounds("validation")
     kinds, share = len(read_kinds(data.manifest.kinds)), data.manifest.repeat_share
     ranks_repeats = not leaves_out_all(data, None) if kinds else share >= MANY
+    targets = Targets(data, first_uses(data)) if ranks_repeats else None
     return Facts(
         items=len(data.item_ids),
-        examples=int(target_counts(data).sum()),
+        examples=int(target_counts(data, targets=targets).sum()),
         item_features=tuple(feature.name for feature in data.manifest.item_features),
         item_tastes=tastes(data),
         user_features=tuple(feature.name for feature in data.manifest.user_features),

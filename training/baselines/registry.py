@@ -19,7 +19,7 @@ from turret.training.baselines.interactions import Baseline, used_pairs
 from turret.training.baselines.pair_models import PAIR_MODELS
 from turret.training.errors import TrainingError
 from turret.training.evaluation.ranking import ScoresOf, popularity_order, popularity_scores
-from turret.training.evaluation.seen import leaves_out_all
+from turret.training.used_items import leaves_out_all
 
 RECENT_SHARE = 0.1
 # Events that estimate the time from which on an event is recent.

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from turret.data.prepared import Negatives, PreparedData
@@ -18,6 +19,7 @@ from turret.training.batches.event_times import Positions, first_events, packed_
 from turret.training.batches.spans import SETS, Spans, cut_spans
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.errors import TrainingError
+from turret.training.used_items import Targets
 
 AHEAD = 2
 _USERS_A_BLOCK = 65536
@@ -122,9 +124,11 @@ class TrainingBatches:
         times: bool = False,
         negatives: bool = False,
         kinds: bool = False,
+        targets: Targets | None = None,
     ) -> None:
         check_trainable(data, context)
         self.data = data
+        self.targets = targets or Targets(data, _of_target_kinds(data))
         self.times, self.kinds = times, kinds
         self.negatives = data.negatives if negatives else None
         self.groups = data.query_groups()
@@ -140,15 +144,20 @@ class TrainingBatches:
         limit = None if context in (*SETS, "none") else history_length
         if start_time is not None:
             self.spans = self.spans.starting_at(first_events(data, start_time), limit)
-        if data.kinds is not None:
-            self.spans = self.spans.of_targets(np.flatnonzero(data.are_targets(slice(None))), limit)
+        if self.targets.chosen is not None:
+            self.spans = self.spans.of_targets(np.flatnonzero(self.targets.chosen), limit)
         self.example_count = int(self.spans.counts.sum())
         if not self.example_count:
             since = "" if start_time is None else f"training.since = {start_time!r}: "
-            what = "an event" if data.kinds is None else "an event of a target kind"
+            what, remedies = "an event", "give an earlier time, or newer data"
+            if data.kinds is not None:
+                what, remedies = (
+                    "an event of a target kind",
+                    f"{remedies}, or a training.signal_weight above 0",
+                )
             raise TrainingError(
                 f"{since}no user has {what}{' from then on' if since else ''} and an earlier one in the "
-                f"training part of {data.folder}; give an earlier time, or newer data."
+                f"training part of {data.folder}; {remedies}."
             )
         self.last_time, self.period = _training_period(data)
 
@@ -169,6 +178,7 @@ class TrainingBatches:
             user.reads_times,
             experiment.objective.candidates != "drawn",
             user.kinds,
+            Targets.of(experiment, data),
         )
 
     @property
@@ -203,8 +213,7 @@ class TrainingBatches:
         """Pack the events that the spans read, with a window for each target."""
         read = spans.stops - spans.contexts
         lengths = spans.counts
-        targets = self.data.only_targets(ranges(spans.firsts, spans.ends - spans.firsts))
-        weights = self.data.weights
+        targets = self.targets.only(ranges(spans.firsts, spans.ends - spans.firsts))
         negatives, negative_weights = None, None
         if self.negatives is not None:
             negatives, negative_weights = padded_negatives(self.negatives, targets)
@@ -213,7 +222,7 @@ class TrainingBatches:
             histories=self._histories(spans, targets, read, lengths),
             owners=torch.from_numpy(np.repeat(spans.users, read)),
             targets=torch.from_numpy(self.data.event_items[targets].astype(np.int64)),
-            weights=torch.ones(len(targets)) if weights is None else torch.from_numpy(weights[targets]),
+            weights=torch.from_numpy(self.targets.weights(targets)),
             negatives=negatives,
             negative_weights=negative_weights,
             groups=None if self.groups is None else torch.from_numpy(self.groups[owners]),
@@ -276,12 +285,17 @@ def check_trainable(data: PreparedData, context: Context) -> None:
 
 
 def target_counts(
-    data: PreparedData, context: Context = "causal_window", start_time: str | float | None = None
+    data: PreparedData,
+    context: Context = "causal_window",
+    start_time: str | float | None = None,
+    targets: Targets | None = None,
 ) -> Positions:
-    """How often each item is a training target in that context: int64 [N].
+    """How often each item is one of the training `targets` in that context: int64 [N].
 
-    Events without a context (a user's first, or only one), events before `start_time`, and signals are none.
+    Events without a context (a user's first, or only one) and events before `start_time` are none. Without
+    `targets` all events are, of data with kinds those of target kinds.
     """
+    targets = targets or Targets(data, _of_target_kinds(data))
     begins, ends = np.asarray(data.offsets[:-1]), np.asarray(data.splits[:, 0])
     longest = max(1, int((ends - begins).max(initial=0)))
     spans = cut_spans(begins, ends, context, longest, longest)
@@ -290,9 +304,13 @@ def target_counts(
     counts = np.zeros(len(data.item_ids), dtype=np.int64)
     for first in range(0, len(spans), _USERS_A_BLOCK):
         some = slice(first, first + _USERS_A_BLOCK)
-        positions = data.only_targets(ranges(spans.firsts[some], spans.counts[some]))
+        positions = targets.only(ranges(spans.firsts[some], spans.counts[some]))
         counts += np.bincount(data.event_items[positions], minlength=len(counts))
     return counts
+
+
+def _of_target_kinds(data: PreparedData) -> NDArray[np.bool_] | None:
+    return None if data.kinds is None else data.are_targets(slice(None))
 
 
 def _training_period(data: PreparedData) -> tuple[float, float]:
@@ -329,12 +347,14 @@ def prefetched(batches: Iterator[Batch], device: torch.device) -> Iterator[Batch
 class PreparedStatistics:
     """Item counts of `data`, where towers read histories as `context` says.
 
-    `start_time` is that of training: only events from then on are positives.
+    `start_time` is that of training: only events from then on are positives. `targets` are those that the
+    towers learn, by default all of target kinds.
     """
 
     data: PreparedData
     context: Context = "causal_window"
     start_time: str | float | None = None
+    targets: Targets | None = None
 
     @property
     def item_count(self) -> int:
@@ -347,11 +367,11 @@ class PreparedStatistics:
 
     def target_counts(self) -> Positions:
         """How many training events of each item can be predicted, at any time: int64 [N]."""
-        return target_counts(self.data, self.context)
+        return target_counts(self.data, self.context, targets=self.targets)
 
     def positive_counts(self) -> Positions:
         """How many training examples have each item as their positive: int64 [N]."""
-        return target_counts(self.data, self.context, self.start_time)
+        return target_counts(self.data, self.context, self.start_time, self.targets)
 
     def bigram_counts(self) -> tuple[Positions, Positions]:
         """The sorted pairs previous * N + next of consecutive events, int64 [P], and their counts [P]."""

@@ -83,6 +83,7 @@ class TrainingConfig(Settings):
     checkpoint_every: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)] = 0
     since: EventTime = None
     repeats: bool = True
+    signal_weight: Share = 1.0
 
 
 class EvaluationConfig(Settings):

@@ -11,6 +11,7 @@ from turret.data.kinds import Seen, read_kinds, target_codes
 from turret.data.prepared import HistoryEnd, PreparedData
 from turret.data.progress import progress
 from turret.data.ranges import distinct, ranges
+from turret.tower.repeats import Slot
 from turret.tower.towers.model import TwoTowers
 from turret.training.config.experiment import EvaluationConfig
 from turret.training.config.metric import AUC
@@ -31,17 +32,17 @@ from turret.training.evaluation.ranking import (
     auc_of_users,
     popularity_scores,
     rank,
+    rank_slots,
     tower_scores,
     users_with_negatives,
 )
 from turret.training.evaluation.seen import (
     Pairs,
-    consuming_kinds,
     history_bounds,
-    leaves_out_all,
     left_out_pairs,
-    seen_pairs,
+    used_pairs,
 )
+from turret.training.used_items import consuming_kinds, leaves_out_all
 
 EvaluatedPart = Literal["validation", "test"]
 TOWERS, SLICED = "towers", ("towers", "popularity", "recent_popularity", "last_used", "most_used")
@@ -157,7 +158,19 @@ def first_targets(data: PreparedData, part: EvaluatedPart, users: NDArray[np.int
 
 def used_before(data: PreparedData, relevant: Relevant, until: HistoryEnd) -> NDArray[np.bool_]:
     """Which relevant items are in their user's history: bool [P]."""
-    return _among(data, relevant, lambda users: seen_pairs(data, users, until))
+    return _among(data, relevant, lambda users: used_pairs(data, users, until))
+
+
+def among_slot(data: PreparedData, relevant: Relevant, until: HistoryEnd, slot: Slot) -> Relevant:
+    """The relevant items of a slot, and the users who have some: used items for `again`, others for `new`."""
+    if slot == "all":
+        return relevant
+    are_chosen = used_before(data, relevant, until) == (slot == "again")
+    counts = np.bincount(
+        np.repeat(np.arange(len(relevant.users)), relevant.counts)[are_chosen], minlength=len(relevant.users)
+    )
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    return Relevant(relevant.users, relevant.rows[are_chosen], offsets).take(np.flatnonzero(counts))
 
 
 def masked(data: PreparedData, relevant: Relevant, until: HistoryEnd, seen: Seen) -> NDArray[np.bool_]:
@@ -216,14 +229,24 @@ def measure(
 
 
 def metric_of(
-    scores_of: ScoresOf, data: PreparedData, relevant: Relevant, metric: str, config: EvaluationConfig
+    scores_of: ScoresOf,
+    data: PreparedData,
+    relevant: Relevant,
+    metric: str,
+    config: EvaluationConfig,
+    among: Slot = "all",
 ) -> float:
-    """The mean of one metric of any ranker over the users of `relevant` in the validation part."""
+    """The mean of one metric of any ranker over the users of `relevant` in the validation part.
+
+    Items are ranked `among` all, the user's used ones (`again`), or the others (`new`).
+    """
     if metric == AUC:
         return float(auc_of_users(scores_of, data, "validation", relevant.users).mean())
-    k = int(metric.partition("@")[2])
-    labelled = config.candidates == "labelled"
-    ranked = rank(scores_of, data, relevant.users, "validation", k, config.exclude_seen, labelled)
+    k, is_labelled = int(metric.partition("@")[2]), config.candidates == "labelled"
+    blocks = rank_slots(
+        scores_of, data, relevant.users, "validation", k, config.exclude_seen, is_labelled, (among,)
+    )
+    ranked = (block[among] for block in blocks)
     values, *_ = measure(ranked, relevant, [k], len(data.item_ids), "validating")
     return float(values[metric].mean())
 

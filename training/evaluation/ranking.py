@@ -1,6 +1,6 @@
 """Full rankings of the catalog for blocks of users, and the AUC of the items offered to them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -12,13 +12,14 @@ from turret.data.prepared import HistoryEnd, Part, PreparedData
 from turret.data.ranges import ranges
 from turret.tower.config import ScoringConfig
 from turret.tower.layers.packed import PackedHistories
+from turret.tower.repeats import Slot
 from turret.tower.towers.model import TwoTowers
 from turret.tower.towers.scoring import served_scores
 from turret.training.batches.batches import packed_kinds
 from turret.training.batches.event_times import packed_times
 from turret.training.errors import TrainingError
 from turret.training.evaluation.metrics import Values
-from turret.training.evaluation.seen import history_bounds, left_out_pairs, mask
+from turret.training.evaluation.seen import history_bounds, left_out_pairs, mask, used_pairs
 from turret.training.evaluation.top_rows import top_rows
 
 # Users ranked and scores held at once: few enough for their memory to be reused.
@@ -171,6 +172,21 @@ def rank(
 
     `labelled` leaves out all items but the events of the user's part `until` and their given negatives.
     """
+    slots = rank_slots(scores_of, data, users, until, k, exclude_seen, labelled, ("all",))
+    return (block["all"] for block in slots)
+
+
+def rank_slots(
+    scores_of: ScoresOf,
+    data: PreparedData,
+    users: NDArray[np.int64],
+    until: HistoryEnd,
+    k: int,
+    exclude_seen: Seen,
+    labelled: bool,
+    slots: Sequence[Slot],
+) -> Iterator[dict[Slot, NDArray[np.int64]]]:
+    """As `rank`, among the items of each of the `slots`: all, the user's used ones (`again`), the others."""
     size = min(USERS_A_BLOCK, max(1, SCORES_A_BLOCK // len(data.item_ids)))
     for first in range(0, len(users), size):
         block = users[first : first + size]
@@ -182,7 +198,18 @@ def rank(
             candidates = torch.full_like(scores, float("-inf"))
             candidates[indices, rows] = scores[indices, rows]
             scores = candidates
-        yield top_rows(scores, k).numpy()
+        found: dict[Slot, NDArray[np.int64]] = {}
+        if "all" in slots:
+            found["all"] = top_rows(scores, k).numpy()
+        if len(slots) > len(found):
+            indices, rows = map(torch.from_numpy, used_pairs(data, block, until))
+            if "again" in slots:
+                used = torch.full_like(scores, float("-inf"))
+                used[indices, rows] = scores[indices, rows]
+                found["again"] = top_rows(used, k).numpy()
+            scores[indices, rows] = float("-inf")
+            found["new"] = top_rows(scores, k).numpy()
+        yield found
 
 
 def _labelled_pairs(

@@ -9,40 +9,34 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from turret.data.histories.duplicates import Merging
-from turret.data.kinds import Seen, read_kinds
+from turret.data.kinds import Seen, read_kinds, target_codes
 from turret.data.prepared import HistoryEnd, PreparedData
 from turret.data.progress import progress
 from turret.data.ranges import ranges
 from turret.tower.repeats import (
     EVENTS,
     NUMBERS,
-    Events,
+    ItemUse,
     RepeatTerm,
     RepeatWeights,
     class_sizes,
     used_items,
 )
-from turret.training.batches.event_times import request_times, seconds
-from turret.training.config.experiment import EvaluationConfig, ExperimentConfig
+from turret.training.batches.event_times import seconds
+from turret.training.config.experiment import EvaluationConfig
 from turret.training.evaluation.evaluation import Relevant, metric_of
 from turret.training.evaluation.ranking import SCORES_A_BLOCK, USERS_A_BLOCK, ScoresOf
-from turret.training.evaluation.seen import history_bounds, leaves_out_all, left_out_pairs, mask
+from turret.training.evaluation.seen import history_bounds, left_out_pairs, mask, uses_of
 from turret.training.randomness import stream
 
 # The most events that a fit reads; and the weight of half the weights' sum of squares beside the sum of the
 # users' losses.
 MOST_EVENTS, PENALTY = 4_000_000, 3.0
+# The fewest gaps that tell an item's usual one.
+LEAST_GAPS = 3
 _NOTHING = -1e30  # the logarithm of a sum without a term, to calculate with
 # Towers trained on next items are too sure of what follows later. Factors of their scores, in falling order.
 SHARPNESS = (1.4, 1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.125)
-
-
-def wants_repeats(experiment: ExperimentConfig, data: PreparedData) -> bool:
-    """Whether a run has a repeat term: where answers may have items of the user's history."""
-    if not experiment.training.repeats or data.has_queries:
-        return False
-    return not leaves_out_all(data, experiment.evaluation.exclude_seen)
 
 
 def last_trained(data: PreparedData) -> PreparedData:
@@ -53,28 +47,46 @@ def last_trained(data: PreparedData) -> PreparedData:
     return replace(data, splits=np.column_stack([np.where(last > starts, last, ends), ends]))
 
 
-def events_of(data: PreparedData, users: NDArray[np.int64], until: HistoryEnd) -> Events:
-    """The newest events of `users` [U] before `until`, asked about at the user's next event."""
-    starts, ends = history_bounds(data, users, until)
-    starts = np.maximum(starts, ends - EVENTS)
-    positions = ranges(starts, ends - starts)
-    is_timed = data.manifest.time.kind == "timestamp"
-    return Events(
-        rows=data.event_items[positions].astype(np.int64),
-        lengths=ends - starts,
-        times=seconds(data, positions) if is_timed else None,
-        asked=request_times(data, users, ends) if is_timed else None,
-        kinds=None if data.kinds is None else data.kinds[positions].astype(np.int64),
-    ).uses(Merging.of_data(data.manifest))
+def item_use(data: PreparedData) -> ItemUse:
+    """How the items were used in the training part."""
+    return ItemUse(data.item_counts("train"), usual_gaps(data))
+
+
+def usual_gaps(data: PreparedData) -> NDArray[np.float32]:
+    """The median seconds between two successive targets of one user and item, in training: float32 [N].
+
+    0 for an item with fewer than `LEAST_GAPS`, and for all of data without timestamps.
+    """
+    gaps = np.zeros(len(data.item_ids), dtype=np.float32)
+    if data.manifest.time.kind != "timestamp":
+        return gaps
+    starts, ends = (np.asarray(bound) for bound in data.bounds("train"))
+    found: list[NDArray[np.float64]] = []
+    taken: list[NDArray[np.int64]] = []
+    for first in range(0, len(starts), USERS_A_BLOCK):
+        block = slice(first, first + USERS_A_BLOCK)
+        positions = data.only_targets(ranges(starts[block], ends[block] - starts[block]))
+        rows, owners = data.event_items[positions].astype(np.int64), np.searchsorted(ends, positions, "right")
+        order = np.lexsort((rows, owners))  # stable: in the order of times
+        keys, times = owners[order] * len(gaps) + rows[order], seconds(data, positions[order])
+        are_again = (np.diff(keys) == 0) & (np.diff(times) > 0)
+        found.append(np.diff(times)[are_again])
+        taken.append(rows[order][1:][are_again])
+    between, rows = np.concatenate(found), np.concatenate(taken)
+    order = np.lexsort((between, rows))
+    counts = np.bincount(rows, minlength=len(gaps))
+    are_known, middles = counts >= LEAST_GAPS, np.cumsum(counts) - counts + (counts - 1) // 2
+    gaps[are_known] = between[order][middles[are_known]]
+    return gaps
 
 
 def with_repeats(scores_of: ScoresOf, term: RepeatTerm, data: PreparedData, until: HistoryEnd) -> ScoresOf:
     """Scores with what each item of the user's history gains."""
-    popularity = data.item_counts("train")
+    items = item_use(data)
 
     def scores_with_gains(users: NDArray[np.int64]) -> Tensor:
-        scores, events = scores_of(users), events_of(data, users, until)
-        used, weights = used_items(events, popularity, term.kinds), term.weights(events)
+        scores, events = scores_of(users), uses_of(data, users, until, EVENTS)
+        used, weights = term.used(events, items), term.weights(events)
         places = torch.from_numpy(used.owners), torch.from_numpy(used.rows)
         own = scores[places]
         scores[places] = own + (torch.from_numpy(weights.values(used)) + weights.slope * own)
@@ -153,6 +165,7 @@ def _term(choices: _Choices, data: PreparedData) -> RepeatTerm:
         untimed=_fitted(choices, class_sizes(False, kinds)),
         timed=_fitted(choices, class_sizes(True, kinds)) if is_timed else None,
         kinds=kinds,
+        targets=tuple(target_codes(data.manifest.kinds)),
     )
 
 
@@ -160,15 +173,15 @@ def _choices(
     scores_of: ScoresOf, data: PreparedData, seen: Seen, relevant: Relevant, advance: Callable[[int], None]
 ) -> list[_Choices]:
     """The choices of the users of `relevant`, in blocks of them."""
-    popularity, count = data.item_counts("train"), len(data.item_ids)
-    kinds = len(read_kinds(data.manifest.kinds))
+    items, count = item_use(data), len(data.item_ids)
+    kinds, taking = len(read_kinds(data.manifest.kinds)), target_codes(data.manifest.kinds)
     size = min(USERS_A_BLOCK, max(1, SCORES_A_BLOCK // count))
     blocks: list[_Choices] = []
     for first in range(0, len(relevant.users), size):
         some = relevant.take(np.arange(first, min(first + size, len(relevant.users))))
         scores, counts = scores_of(some.users), some.counts
         mask(scores, left_out_pairs(data, some.users, "validation", seen))
-        used = used_items(events_of(data, some.users, "validation"), popularity, kinds)
+        used = used_items(uses_of(data, some.users, "validation", EVENTS), items, kinds, taking)
         places = torch.from_numpy(used.owners), torch.from_numpy(used.rows)
         own = scores[places].numpy().astype(np.float64)
         owners = np.repeat(np.arange(len(counts)), counts)

@@ -4,11 +4,13 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, from_numpy
 
-from turret.data.kinds import Seen, left_out_for, negative_kinds, read_kinds
+from turret.data.histories.duplicates import Merging
+from turret.data.kinds import Seen, left_out_for, negative_kinds
 from turret.data.prepared import HistoryEnd, PreparedData
 from turret.data.ranges import ranges
-from turret.training.batches.event_times import request_moments
-from turret.training.errors import TrainingError
+from turret.tower.repeats import Events
+from turret.training.batches.event_times import request_moments, request_times, seconds
+from turret.training.used_items import kind_spans
 
 Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
 """Users and items: the index in [U] and the item row, int64 [M] each."""
@@ -17,6 +19,32 @@ Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
 def history_bounds(data: PreparedData, users: NDArray[np.int64], until: HistoryEnd) -> Pairs:
     """The first and one past the last position of the events of `users` [U] before `until`: two [U]."""
     return np.asarray(data.offsets[users]), np.asarray(data.history_ends(until)[users])
+
+
+def uses_of(
+    data: PreparedData, users: NDArray[np.int64], until: HistoryEnd, most: int | None = None
+) -> Events:
+    """The uses of items by `users` [U] before `until`, asked about at the user's next event.
+
+    With `most`, those among the newest so many events of each.
+    """
+    starts, ends = history_bounds(data, users, until)
+    starts = starts if most is None else np.maximum(starts, ends - most)
+    positions = ranges(starts, ends - starts)
+    is_timed = data.manifest.time.kind == "timestamp"
+    return Events(
+        rows=data.event_items[positions].astype(np.int64),
+        lengths=ends - starts,
+        times=seconds(data, positions) if is_timed else None,
+        asked=request_times(data, users, ends) if is_timed else None,
+        kinds=None if data.kinds is None else data.kinds[positions].astype(np.int64),
+    ).uses(Merging.of_data(data.manifest))
+
+
+def used_pairs(data: PreparedData, users: NDArray[np.int64], until: HistoryEnd) -> Pairs:
+    """The used items of `users` [U] before `until`, once for each use."""
+    uses = uses_of(data, users, until)
+    return np.repeat(np.arange(len(users)), uses.lengths), uses.rows
 
 
 def seen_pairs(data: PreparedData, users: NDArray[np.int64], until: HistoryEnd) -> Pairs:
@@ -55,28 +83,3 @@ def mask(scores: Tensor, pairs: Pairs) -> None:
     """Set the scores [U, N] of these pairs to minus infinity, in place."""
     indices, rows = map(from_numpy, pairs)
     scores[indices, rows] = float("-inf")
-
-
-def leaves_out_all(data: PreparedData, seen: Seen) -> bool:
-    """Whether all used items are left out for ever, so that no repeat is ranked."""
-    spans = kind_spans(data, seen)
-    return bool(np.isinf(spans if data.kinds is None else spans[:-1]).all())
-
-
-def consuming_kinds(data: PreparedData, seen: Seen) -> list[str]:
-    """The kinds whose items are left out, for ever or for some days."""
-    spans = kind_spans(data, seen)[:-1]
-    return [name for name, span in zip(read_kinds(data.manifest.kinds), spans, strict=True) if span]
-
-
-def kind_spans(data: PreparedData, seen: Seen) -> NDArray[np.float64]:
-    """As `data.kinds.left_out_for`. Raises TrainingError for a kind that the data doesn't have."""
-    kinds = data.manifest.kinds
-    known = [name for name, kind in kinds.items() if kind.role != "ignored"]
-    unknown = [name for name in seen if name not in known] if isinstance(seen, tuple) else []
-    if unknown:
-        raise TrainingError(
-            f"evaluation.exclude_seen names {unknown[0]!r}, and {data.folder} has "
-            f"{', '.join(known) or 'no kinds'}; name some of these, or give true or false."
-        )
-    return np.array(left_out_for(kinds, seen))

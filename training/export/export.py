@@ -28,7 +28,7 @@ from turret.training.batches.event_times import request_times, seconds
 from turret.training.checkpoint import save_tensors
 from turret.training.errors import TrainingError
 from turret.training.evaluation.ranking import user_scores, user_vectors
-from turret.training.evaluation.repeats import with_repeats
+from turret.training.evaluation.repeats import usual_gaps, with_repeats
 from turret.training.evaluation.seen import mask, seen_pairs
 from turret.training.evaluation.top_rows import top_rows
 from turret.training.export.onnx_form import ServedItemTower, item_tower_onnx, user_tower_onnx
@@ -107,6 +107,7 @@ def _contents(run: Run, data: PreparedData, version: str, work: Path) -> BundleC
         user_features=model.user.rows.layers.features if model.user.rows else (),
         fields={name: [*values, *cold.fields.get(name, [])] for name, values in data.fields.items()},
         popularity=np.concatenate([data.item_counts("train"), np.zeros(len(cold.ids), dtype=np.int64)]),
+        usual_gaps=np.concatenate([usual_gaps(data), np.zeros(len(cold.ids), dtype=np.float32)]),
         model=np.memmap(work / "model.safetensors", np.uint8, "r").data,
         golden=Golden(queries=tuple(queries), items=_recorded_items(data, model)),
         item_features=model.item.rows.layers.features if model.item.rows else (),

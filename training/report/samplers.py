@@ -29,6 +29,7 @@ from turret.training.samplers.core.contract import Draw, DrawContext, Sampler, w
 from turret.training.samplers.core.settings import BuildContext, SamplerSettings
 from turret.training.samplers.from_batch.in_batch import InBatchConfig, InBatchSampler
 from turret.training.samplers.registry import SAMPLERS
+from turret.training.used_items import Targets
 
 # Q x N scores held at once, those of all draws of a sampler over the whole catalog, B x N probabilities of
 # one that draws for the batch, and B x K scores of a queue.
@@ -134,7 +135,10 @@ class SamplerReport:
         self.model = run.open_model(data).to(device)
         batches = TrainingBatches.of(self.experiment, data, _USERS_AT_ONCE)
         statistics = PreparedStatistics(
-            data, self.experiment.tower.user.context, self.experiment.training.since
+            data,
+            self.experiment.tower.user.context,
+            self.experiment.training.since,
+            Targets.of(self.experiment, data),
         )
         self.context = BuildContext(statistics, self.scoring, request.seed, device)
         self.items = len(data.item_ids)

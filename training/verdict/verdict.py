@@ -20,7 +20,7 @@ from turret.training.config.experiment import (
 from turret.training.config.metric import AUC
 from turret.training.evaluation.evaluation import TOWERS
 from turret.training.evaluation.metrics import LEAST_USERS, NEW, STRANGERS, USED
-from turret.training.evaluation.seen import leaves_out_all
+from turret.training.used_items import leaves_out_all
 from turret.training.verdict.order import ORDERED_RATIO, order_of
 
 # An evaluation that can't tell a tenth more from the best baseline says little.

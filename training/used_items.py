@@ -1,0 +1,95 @@
+"""What a run makes of used items: whether answers leave them out, and the targets of the towers if not."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turret.data.kinds import Seen, left_out_for, read_kinds
+from turret.data.prepared import PreparedData
+from turret.training.config.experiment import ExperimentConfig
+from turret.training.errors import TrainingError
+
+_USERS_A_BLOCK = 65536
+
+
+def kind_spans(data: PreparedData, seen: Seen) -> NDArray[np.float64]:
+    """As `data.kinds.left_out_for`. Raises TrainingError for a kind that the data doesn't have."""
+    kinds = data.manifest.kinds
+    known = [name for name, kind in kinds.items() if kind.role != "ignored"]
+    unknown = [name for name in seen if name not in known] if isinstance(seen, tuple) else []
+    if unknown:
+        raise TrainingError(
+            f"evaluation.exclude_seen names {unknown[0]!r}, and {data.folder} has "
+            f"{', '.join(known) or 'no kinds'}; name some of these, or give true or false."
+        )
+    return np.array(left_out_for(kinds, seen))
+
+
+def leaves_out_all(data: PreparedData, seen: Seen) -> bool:
+    """Whether all used items are left out for ever, so that no repeat is ranked."""
+    spans = kind_spans(data, seen)
+    return bool(np.isinf(spans if data.kinds is None else spans[:-1]).all())
+
+
+def consuming_kinds(data: PreparedData, seen: Seen) -> list[str]:
+    """The kinds whose items are left out, for ever or for some days."""
+    spans = kind_spans(data, seen)[:-1]
+    return [name for name, span in zip(read_kinds(data.manifest.kinds), spans, strict=True) if span]
+
+
+def wants_repeats(experiment: ExperimentConfig, data: PreparedData) -> bool:
+    """Whether a run has a repeat term: where answers may have items of the user's history."""
+    if not experiment.training.repeats or data.has_queries:
+        return False
+    return not leaves_out_all(data, experiment.evaluation.exclude_seen)
+
+
+@dataclass(frozen=True)
+class Targets:
+    """The events that the towers of a run learn to predict.
+
+    These are all events, of data with kinds those of target kinds. Where a repeat term ranks the used items,
+    they are the first events of each user and item, which the term can't predict: those of signal kinds too,
+    which are most of the events of a shop, with the weight `training.signal_weight`.
+
+    `chosen` is bool [E]; None for all events.
+    """
+
+    data: PreparedData
+    chosen: NDArray[np.bool_] | None
+    signal_weight: float = 0.0
+
+    @classmethod
+    def of(cls, experiment: ExperimentConfig, data: PreparedData) -> "Targets":
+        """Those of a run of this experiment."""
+        chosen = None if data.kinds is None else data.are_targets(slice(None))
+        if not wants_repeats(experiment, data):
+            return cls(data, chosen)
+        first, weight = first_uses(data), experiment.training.signal_weight
+        return cls(data, first if chosen is None or weight else first & chosen, weight)
+
+    def only(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Those of the events at `positions` [P] that are targets."""
+        return positions if self.chosen is None else positions[self.chosen[positions]]
+
+    def weights(self, positions: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The weights of the targets at `positions` [B]: float32 [B]."""
+        own = self.data.weights
+        weights = np.ones(len(positions), dtype=np.float32) if own is None else own[positions]
+        if self.data.kinds is not None and self.signal_weight:
+            weights = np.where(self.data.are_targets(positions), weights, self.signal_weight * weights)
+        return weights
+
+
+def first_uses(data: PreparedData) -> NDArray[np.bool_]:
+    """The events that are the first one of their user and item: bool [E]."""
+    found, offsets = np.zeros(len(data.event_items), dtype=np.bool_), np.asarray(data.offsets)
+    for first in range(0, len(offsets) - 1, _USERS_A_BLOCK):
+        bounds = offsets[first : first + _USERS_A_BLOCK + 1]
+        items = data.event_items[bounds[0] : bounds[-1]].astype(np.int64)
+        owners = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
+        order = np.lexsort((items, owners))  # stable: the first of equals stays the first
+        keys = owners[order] * len(data.item_ids) + items[order]
+        found[bounds[0] + order[np.diff(keys, prepend=-1) != 0]] = True
+    return found
