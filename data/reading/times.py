@@ -178,7 +178,8 @@ def _number_reader(
     if unit == "number":
         is_whole = is_integer or _value(frame, (finite == finite.floor()).all())
         number = finite.cast(pl.Int64 if is_whole else pl.Float64, strict=False)
-        serial = number.is_between(*(seconds / 86_400 + _SERIAL_1970 for seconds in (YEAR_1990, YEAR_2100)))
+        first, last = (seconds / 86_400 + _SERIAL_1970 for seconds in (YEAR_1990, YEAR_2100))
+        serial = number.is_between(first, last)
         if not is_whole and (_value(frame, serial.mean()) or 0.0) >= _MIN_SHARE:
             time = ((number - _SERIAL_1970) * 86_400_000).round().cast(pl.Int64)
             note = f"{name!r} holds dates as a spreadsheet counts them, in days since 1899-12-30"

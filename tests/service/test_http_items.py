@@ -103,7 +103,7 @@ def mapped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
 
 
 def test_the_map_is_sent_as_bytes_with_the_colours_of_a_field(mapped: TestClient) -> None:
-    assert mapped.get("/v1/map").json() == {"version": "mapped", "items": 60}
+    assert mapped.get("/v1/map").json() == {"version": "mapped", "items": 60, "colour": None}
     sent = np.frombuffer(mapped.get("/v1/map/points").content, dtype="<u2").reshape(-1, 2)
     assert (sent == POINTS).all()
     answer = mapped.get("/v1/map/colours", params={"field": "genres"}).json()
