@@ -317,3 +317,13 @@ def a_query_without_a_known_word_gets_popular_items(
 @planted("service.overlay.item_writer:_without_markup", "service/test_http_items.py")
 def texts_of_changed_items_keep_their_html(original: Any, edit: Any) -> Any:
     return edit
+
+
+@planted("service.schemas.bodies:refusal_of", "service/test_http_refusals.py")
+def a_refusal_names_one_field_only(original: Any, errors: Any) -> Any:
+    return original([*errors][:1])
+
+
+@planted("service.observing.recent:Recent.add", "service/test_observing.py")
+def the_kept_hour_grows_with_every_name(original: Any, self: Any, *given: Any) -> Any:
+    return seeing(original, MOST_SERIES=10**9)(self, *given)
