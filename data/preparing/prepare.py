@@ -268,8 +268,8 @@ def _refuse_bad_rows(ingested: IngestedSource, on_bad: OnBad, by_kind: Mapping[s
         checked += [CheckedRows(files, by_kind[name][1] - bad.count, [bad]) for name, bad in bad_of.items()]
     known = ""
     if items is not None and any(bad.kind == UNKNOWN_ITEM for bad in bad_rows):
-        ids = ", ".join(map(repr, items.ids.head(EXAMPLES))) or "none"
-        known = f"the ids of {items.path}: {ids}"
+        ids = ", ".join(map(repr, items.ids.head(EXAMPLES)))
+        known = f"the ids of {items.path} are such as {ids}" if ids else f"no row of {items.path} has an id"
     if count or on_bad == "error":
         refuse_bad_rows(checked, on_bad, known)
     if not count:

@@ -130,6 +130,7 @@ def prepare_warnings(
     if is_log:
         yield from _returns(source, columns)
         yield from _odd(histories, columns)
+        yield from _without_zeros(histories, columns)
         if histories.accounts is not None:
             yield from _too_fast(histories.accounts)
     if not repeats.targets:
@@ -209,6 +210,22 @@ def _odd(histories: Histories, columns: Columns) -> Iterator[str]:
             f"user {user!r} has {share:.1%} of the events; if it stands for nobody, leave them out with "
             f"--null {columns.user}={user} --on-bad drop"
         )
+
+
+def _without_zeros(histories: Histories, columns: Columns) -> Iterator[str]:
+    """Ids with zeros in front, and again without them."""
+    for name, vocabulary in ((columns.user, histories.users), (columns.item, histories.items)):
+        if vocabulary.kind == "string":
+            texts = pl.Series(vocabulary.ids(range(len(vocabulary))), dtype=pl.String)
+            digits = texts.filter(texts.str.contains(r"^\d+$"))
+            plain = digits.str.strip_chars_start("0")
+            if count := len(digits) - plain.n_unique():
+                twice = digits.filter(plain == plain.filter(plain.is_duplicated())[0])
+                yield (
+                    f"{name!r} has ids that differ in zeros in front alone ({count:,}), such as {twice[0]!r} "
+                    f"and {twice[1]!r}; if these are one, a program that read them as numbers "
+                    "lost the zeros: write all in one form"
+                )
 
 
 def _too_fast(accounts: Accounts) -> Iterator[str]:

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tests.data.conftest import Prepare
+from tests.data.conftest import Prepare, prepare_as
 from turret.data.configuration import load_configuration, parse_overrides
 from turret.data.errors import BadRowsError, ColumnError, ConfigurationError, SourceError
 from turret.data.preparing.feature_readings import field_values
@@ -218,7 +218,7 @@ def test_a_quote_of_several_bytes_is_read(tmp_path: Path) -> None:
 def test_an_items_file_without_any_id_names_its_rows(prepared: Prepare, tmp_path: Path) -> None:
     path = tmp_path / "goods.csv"
     path.write_text("item,title\n,x\n")
-    with pytest.raises(BadRowsError, match=r"null id: 1[\s\S]*the ids of .*: none"):
+    with pytest.raises(BadRowsError, match=r"null id: 1[\s\S]*no row of .*goods\.csv has an id"):
         prepared("user,item,time\nu1,a,1\n", {"items": path})
 
 
@@ -285,3 +285,12 @@ def test_rows_that_an_order_continues_are_refused_with_the_remedy(prepared: Prep
         prepared("user,item,time\nu1,a,1\n,b,\n")
     with pytest.raises(BadRowsError, match=r"--on-bad drop$"):
         prepared("user,item,time\nu1,a,1\n,b,2\nu1,c,3\n")
+
+
+def test_ids_that_some_files_have_without_their_zeros_are_noted(tmp_path: Path) -> None:
+    source = tmp_path / "events.csv"
+    source.write_text("user,item,time\nu1,007,1\nu1,7,2\nu2,012,3\nu2,0,4\nu2,a,5\n")
+    warnings = prepare_as(tmp_path / "prepared", source=source).warnings
+    noted = [warning for warning in warnings if "zeros in front" in warning]
+    assert len(noted) == 1
+    assert "'item' has ids that differ in zeros in front alone (1), such as '007' and '7'" in noted[0]

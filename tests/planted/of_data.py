@@ -182,3 +182,8 @@ def folders_of_killed_processes_stay(original: Any, *given: Any) -> Any:
 @planted("data.reading.markup:_entity", "data/test_markup.py")
 def entities_are_read_without_their_semicolon(original: Any, text: str) -> Any:
     return original.__globals__["unescape"](f"&{text}")
+
+
+@planted("data.reading.tables:Table.__post_init__", "data/test_odd_files.py")
+def a_name_in_the_form_of_a_pattern_stands_for_other_columns(original: Any, self: Any) -> None:
+    return None
