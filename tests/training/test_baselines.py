@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 
 from tests.oracles import ranking as oracle
 from tests.support.tools import require
-from tests.training.conftest import with_events
+from tests.training.conftest import prepared, with_events
 from turret.data.configuration import load_configuration
 from turret.data.prepared import HistoryEnd, PreparedData
 from turret.data.preparing.prepare import prepare
@@ -75,6 +76,70 @@ def test_own_items_come_first_by_their_last_use_or_their_number_of_uses(
         newest = list(dict.fromkeys(reversed(history)))
         own = newest if name == "last_used" else sorted(newest, key=lambda item: -history.count(item))
         assert ranked == own + [item for item in popular if item not in own]
+
+
+def rule(name: str, events: list[tuple[int, str, float]], asked: float) -> list[int]:
+    """The items of a history of (item, kind, time), best first, by plain sorting."""
+    takes: dict[int, list[float]] = {item: [] for item, *_ in events}
+    for item, kind, time in events:
+        takes[item] += [time] * (kind == "buy")
+    last = {item: place for place, (item, *_) in enumerate(events)}
+    bought = {item: place for place, (item, kind, _) in enumerate(events) if kind == "buy"}
+    uses = {item: sum(own == item for own, *_ in events) for item in takes}
+
+    def due(item: int) -> float:
+        gaps = sorted(later - earlier for earlier, later in pairwise(takes[item]))
+        if not gaps:
+            return -math.inf
+        return -abs(math.log((asked - takes[item][-1]) / gaps[(len(gaps) - 1) // 2]))
+
+    keys: dict[str, Callable[[int], tuple[float, ...]]] = {
+        "last_bought": lambda item: (bought.get(item, -1), last[item]),
+        "most_bought": lambda item: (len(takes[item]), uses[item], last[item]),
+        "due_again": lambda item: (due(item), bought.get(item, -1), last[item]),
+    }
+    return sorted(takes, key=keys[name], reverse=True)
+
+
+def bought(folder: Path) -> tuple[PreparedData, list[list[tuple[int, str, float]]]]:
+    """Views and purchases at odd times, and the events of each user, with their rows."""
+    random = np.random.default_rng(8)
+    rows = [
+        {
+            "user": user,
+            "item": int(random.integers(8)),
+            "time": 1_700_000_000 + 86_400 * place + int(random.integers(80_000)),
+            "kind": "buy" if place > 27 or random.random() < 0.5 else "view",
+        }
+        for user in range(9)
+        for place in range(30)
+    ]
+    data = prepared(folder, rows, columns__kind="kind", kinds=["view=signal", "buy=target"])
+    of_user: list[list[tuple[int, str, float]]] = [[] for _ in range(9)]
+    for row in rows:
+        user, item = data.users.row(row["user"]), data.item_ids.row(row["item"])
+        assert user is not None
+        assert item is not None
+        of_user[user].append((item, str(row["kind"]), float(row["time"])))
+    return data, of_user
+
+
+@pytest.mark.parametrize("name", ["last_bought", "most_bought", "due_again"])
+def test_bought_items_come_first_by_a_rule_of_their_purchases(name: str, tmp_path: Path) -> None:
+    data, of_user = bought(tmp_path)
+    found = BASELINES[name].fit(data, "test")(np.arange(9)).argsort(dim=1, descending=True).tolist()
+    for (*events, last), ranked in zip(of_user, found, strict=True):
+        own = rule(name, events, last[2])
+        assert ranked[: len(own)] == own
+
+
+def test_five_bought_items_come_before_the_best_of_ease(tmp_path: Path) -> None:
+    data, of_user = bought(tmp_path)
+    ease = BASELINES["ease"].fit(data, "test")(np.arange(9)).argsort(dim=1, descending=True).tolist()
+    found = BASELINES["five_then_ease"].fit(data, "test")(np.arange(9)).argsort(dim=1, descending=True)
+    for (*events, _), ranked, others in zip(of_user, found.tolist(), ease, strict=True):
+        newest = list(dict.fromkeys(item for item, kind, _ in reversed(events) if kind == "buy"))[:5]
+        assert ranked == newest + [item for item in others if item not in newest]
 
 
 @pytest.mark.parametrize("of", ["shop", "loyal"])
@@ -169,7 +234,8 @@ def test_without_a_history_the_order_is_popularity(name: str, shop: PreparedData
 
 
 @pytest.mark.parametrize(
-    ("exclude_seen", "always"), [(True, ["popularity"]), (False, ["popularity", "last_used", "most_used"])]
+    ("exclude_seen", "always"),
+    [(True, ["popularity"]), (False, ["popularity", "last_used", "most_used", "five_then_ease"])],
 )
 def test_all_are_those_that_fit_the_data(
     handmade: PreparedData, exclude_seen: bool, always: list[str]
@@ -179,8 +245,9 @@ def test_all_are_those_that_fit_the_data(
     chosen, left_out = chosen_baselines(["all"], handmade, exclude_seen)
     names = [baseline.name for baseline in chosen if baseline.name != "als"]
     assert names == [*always, "co_occurrence", "item_knn", "ease"]
-    assert "no timestamps" in left_out.pop("recent_popularity")
-    assert set(left_out) <= {"als"}
+    timed = ["recent_popularity"] + ["due_again"] * (not exclude_seen)
+    assert all("no timestamps" in left_out.pop(name) for name in timed)
+    assert set(left_out) <= {"als", "last_bought", "most_bought"}
 
 
 def test_a_baseline_that_is_not_there_or_can_not_be_fitted_is_refused(

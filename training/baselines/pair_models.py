@@ -186,6 +186,11 @@ def fit_ease(data: PreparedData, until: HistoryEnd) -> ScoresOf:
     return by_history(scores, data, until)
 
 
+def ease_limits(data: PreparedData) -> str:
+    """The items that EASE is fitted on alone; empty for all."""
+    return f"the {MOST_ITEMS:,} most popular items" * (len(data.item_ids) > MOST_ITEMS)
+
+
 def fit_als(data: PreparedData, until: HistoryEnd) -> ScoresOf:
     """Factors by alternating least squares; vectors of users are solved from their histories.
 
@@ -233,7 +238,7 @@ PAIR_MODELS = (
         "ease",
         "EASE",
         fit_ease,
-        limits=lambda data: f"the {MOST_ITEMS:,} most popular items" * (len(data.item_ids) > MOST_ITEMS),
+        limits=ease_limits,
     ),
     Baseline("als", "matrix factorisation", fit_als, _without_implicit),
 )

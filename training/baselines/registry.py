@@ -6,7 +6,6 @@ BM25, the baseline of queries.
 
 import re
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 import torch
@@ -15,7 +14,8 @@ from torch import Tensor
 
 from turret.data.kinds import Seen
 from turret.data.prepared import HistoryEnd, PreparedData
-from turret.training.baselines.interactions import Baseline, used_pairs
+from turret.training.baselines.interactions import Baseline
+from turret.training.baselines.own_items import OWN_ITEMS
 from turret.training.baselines.pair_models import PAIR_MODELS
 from turret.training.errors import TrainingError
 from turret.training.evaluation.ranking import ScoresOf, popularity_order, popularity_scores
@@ -47,23 +47,6 @@ def fit_recent(data: PreparedData, until: HistoryEnd) -> ScoresOf:
         recent = np.bincount(data.event_items[newest], minlength=len(recent))
     # Both in one number: no item has more than 2^31 events.
     return popularity_scores((recent << 31) + data.item_counts("train"))
-
-
-def fit_own_use(data: PreparedData, until: HistoryEnd, by_count: bool) -> ScoresOf:
-    """Used items by their last use, or `by_count` by their number of uses and then by the last one."""
-    behind = popularity_order(data.item_counts("train"))
-
-    def scores_of(users: NDArray[np.int64]) -> Tensor:
-        pairs = used_pairs(data, users, data.history_ends(until)[users])
-        own, after, counts = np.unique(pairs[::-1], return_index=True, return_counts=True)
-        order = np.lexsort((-after, counts)) if by_count else np.argsort(-after)
-        places = np.empty(len(own), dtype=np.float32)
-        places[order] = np.arange(1, len(own) + 1)
-        scores = behind.repeat(len(users), 1)
-        scores[own // len(behind), own % len(behind)] = torch.from_numpy(places)
-        return scores
-
-    return scores_of
 
 
 def terms(text: str) -> list[str]:
@@ -120,8 +103,7 @@ BASELINES = {
             fit_recent,
             lambda data: None if data.manifest.time.kind == "timestamp" else "its events have no timestamps",
         ),
-        Baseline("last_used", "last used items", partial(fit_own_use, by_count=False), of_own_use=True),
-        Baseline("most_used", "most used items", partial(fit_own_use, by_count=True), of_own_use=True),
+        *OWN_ITEMS,
         *PAIR_MODELS,
         Baseline(
             "bm25",
@@ -170,6 +152,6 @@ def chosen_baselines(
             chosen.append(baseline)
         elif name in names:
             raise TrainingError(f"--baselines {name}: {obstacle}.")
-        else:
+        elif ALL in names:
             left_out[name] = obstacle
     return chosen, left_out
