@@ -26,7 +26,7 @@ from turret.training.distributed import ALONE, World, backward, check_parts
 from turret.training.errors import DivergenceError, TrainingError
 from turret.training.evaluation.evaluation import (
     Relevant,
-    among_slot,
+    in_slot,
     metric_of,
     sample_users,
     validated_items,
@@ -128,7 +128,8 @@ class Trainer:
             or not wants_repeats(self.run.experiment, self.data)
         ):
             return "all", self.users
-        new = among_slot(self.data, self.users, "validation", "new")
+        new = in_slot(self.data, self.users, "validation", "new")
+        new = new.take(np.flatnonzero(new.counts))
         return ("new", new) if len(new.users) else ("all", self.users)
 
     @property

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from turret.arguments import as_vectors, checked
 from turret.data.errors import TurretError
+from turret.tower.repeats import Slot
 from turret.training.evaluation.evaluation import Relevant, measure, summarise
 from turret.training.evaluation.ranking import USERS_A_BLOCK
 from turret.training.evaluation.top_rows import top_rows
@@ -51,8 +52,10 @@ def evaluate(
         np.concatenate([np.unique(np.asarray(rows, dtype=np.int64)) for rows in targets]),
         np.concatenate([[0], np.cumsum(lengths)]),
     )
-    ranked = _rank(user_vectors, item_vectors, seen, max(k))
-    values, coverage, _ = measure(ranked, relevant, k, len(item_vectors), "ranking")
+    ranked: Iterator[dict[Slot, NDArray[np.int64]]] = (
+        {"all": rows} for rows in _rank(user_vectors, item_vectors, seen, max(k))
+    )
+    (values,), coverage = measure(ranked, [("all", relevant)], k, len(item_vectors), "ranking")
     return {**coverage, **summarise(values)}
 
 

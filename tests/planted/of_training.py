@@ -267,3 +267,8 @@ def every_use_is_a_target_of_the_towers(original: Any, data: Any) -> Any:
 def the_usual_gap_is_known_from_one_on(original: Any, data: Any) -> Any:
     with patch.dict(original.__globals__, LEAST_GAPS=1):
         return original(data)
+
+
+@planted("training.evaluation.evaluation:in_slot", "training/test_evaluation.py")
+def new_targets_are_ranked_with_used_ones(original: Any, data: Any, relevant: Any, *given: Any) -> Any:
+    return relevant

@@ -16,7 +16,7 @@ from tests.training.conftest import QUICK, prepared, trained
 from turret.data.kinds import read_kinds
 from turret.data.prepared import PreparedData
 from turret.tower.bundle.bundle import Bundle
-from turret.tower.repeats import ItemUse
+from turret.tower.repeats import ItemUse, Slot
 from turret.tower.retrieval import Retriever
 from turret.tower.times import Times
 from turret.training.config.experiment import EvaluationConfig, ExperimentConfig, load_experiment
@@ -47,6 +47,7 @@ from turret.training.evaluation.ranking import (
 )
 from turret.training.evaluation.repeats import fit_repeats
 from turret.training.evaluation.seen import left_out_pairs, mask
+from turret.training.evaluation.table import metrics_table
 from turret.training.export.export import export
 from turret.training.run import PER_USER, Run, build_model
 from turret.training.trainer import train
@@ -149,9 +150,10 @@ def test_slices_divide_the_users(loyal: PreparedData) -> None:
 
 def test_coverage_is_of_the_first_k_of_each_user() -> None:
     """Two users of five items: at 1 they see one, at 3 four; minus one is no item."""
-    blocks = [np.array([[4, 2, 1]]), np.array([[4, 3, -1]])]
+    rows = np.array([[4, 2, 1]]), np.array([[4, 3, -1]])
+    blocks: list[dict[Slot, NDArray[np.int64]]] = [{"all": block} for block in rows]
     relevant = Relevant(np.arange(2), np.array([0, 0]), np.arange(3))
-    _, coverage, _ = measure(blocks, relevant, (1, 2, 3), 5, "ranking")
+    _, coverage = measure(blocks, [("all", relevant)], (1, 2, 3), 5, "ranking")
     assert coverage == {"coverage@1": 1 / 5, "coverage@2": 3 / 5, "coverage@3": 4 / 5}
 
 
@@ -299,6 +301,24 @@ def test_used_items_gain_what_rules_and_towers_alone_miss(
     alone, _ = ranking(loyal, tmp_path / "alone", "training.repeats=false")
     assert alone.repeats() is None
     assert values["towers"] > alone.evaluate(loyal, "test")["towers"]["ndcg@10"]["mean"] + 0.1
+
+
+def test_both_halves_of_an_answer_are_measured(run: Run, loyal: PreparedData) -> None:
+    """Used targets among used items, and the others among the others, by every ranker."""
+    report, users = run.evaluate(loyal, "test"), np.arange(60)
+    scores = run.open_ranker(loyal, "test")(users).numpy()
+    values: dict[str, list[float]] = {"again": [], "new": []}
+    for user in range(60):
+        used, (target,) = set(loyal.history(user, "test").tolist()), loyal.targets(user, "test").tolist()
+        order = np.argsort(-scores[user], kind="stable").tolist()
+        place = [row for row in order if (row in used) == (target in used)].index(target)
+        values["again" if target in used else "new"].append(1 / np.log2(place + 2) if place < 10 else 0.0)
+    for slot, own in values.items():
+        assert report["slots"][slot] == {"users": len(own), "share": len(own) / 60}
+        assert report["towers"][f"{slot} ndcg@10"]["mean"] == pytest.approx(np.mean(own))
+    gap = report["towers"]["new ndcg@10"]["mean"] - report["popularity"]["new ndcg@10"]["mean"]
+    assert report["differences"]["popularity"]["new ndcg@10"]["mean"] == pytest.approx(gap)
+    assert "again ndcg@10" in metrics_table(report)
 
 
 def test_a_bundle_answers_what_the_evaluation_ranks(run: Run, loyal: PreparedData, tmp_path: Path) -> None:

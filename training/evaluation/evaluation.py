@@ -31,7 +31,6 @@ from turret.training.evaluation.ranking import (
     ScoresOf,
     auc_of_users,
     popularity_scores,
-    rank,
     rank_slots,
     tower_scores,
     users_with_negatives,
@@ -161,16 +160,21 @@ def used_before(data: PreparedData, relevant: Relevant, until: HistoryEnd) -> ND
     return _among(data, relevant, lambda users: used_pairs(data, users, until))
 
 
-def among_slot(data: PreparedData, relevant: Relevant, until: HistoryEnd, slot: Slot) -> Relevant:
-    """The relevant items of a slot, and the users who have some: used items for `again`, others for `new`."""
+def slots_of(data: PreparedData, config: EvaluationConfig) -> tuple[Slot, ...]:
+    """The halves of an answer that are measured apart: none unless used items are ranked beside others."""
+    if data.has_queries or config.candidates == "labelled" or leaves_out_all(data, config.exclude_seen):
+        return ()
+    return ("again", "new")
+
+
+def in_slot(data: PreparedData, relevant: Relevant, until: HistoryEnd, slot: Slot) -> Relevant:
+    """The relevant items of a slot, of which some users have none: used ones for `again`, or the others."""
     if slot == "all":
         return relevant
+    owners = np.repeat(np.arange(len(relevant.users)), relevant.counts)
     are_chosen = used_before(data, relevant, until) == (slot == "again")
-    counts = np.bincount(
-        np.repeat(np.arange(len(relevant.users)), relevant.counts)[are_chosen], minlength=len(relevant.users)
-    )
-    offsets = np.concatenate([[0], np.cumsum(counts)])
-    return Relevant(relevant.users, relevant.rows[are_chosen], offsets).take(np.flatnonzero(counts))
+    counts = np.bincount(owners[are_chosen], minlength=len(relevant.users))
+    return Relevant(relevant.users, relevant.rows[are_chosen], np.concatenate([[0], np.cumsum(counts)]))
 
 
 def masked(data: PreparedData, relevant: Relevant, until: HistoryEnd, seen: Seen) -> NDArray[np.bool_]:
@@ -195,37 +199,43 @@ def _among(
 
 
 def measure(
-    ranked: Iterable[NDArray[np.int64]],
-    relevant: Relevant,
+    ranked: Iterable[Mapping[Slot, NDArray[np.int64]]],
+    sets: Sequence[tuple[Slot, Relevant]],
     ks: Sequence[int],
     item_count: int,
     label: str,
-    others: Sequence[Relevant] = (),
-) -> tuple[dict[str, Values], dict[str, float], list[dict[str, Values]]]:
-    """Measure rankings of max(ks) items for `relevant.users`, blocks [b, K] of rows with -1 for none.
+) -> tuple[list[dict[str, Values]], dict[str, float]]:
+    """Measure rankings of max(ks) items, blocks [b, K] of rows with -1 for none, by slot.
+
+    `sets` are of the same users, the first of all items.
 
     Returns:
-        Metrics by name, [U] each, and coverage@k, the share of the catalog in the first k of any user; and
-        the metrics of each of `others`, of the same users, for those of them who have relevant items.
+        The metrics of each of `sets` by name, [U] each, NaN for users without relevant items; and coverage@k,
+        the share of the catalog in the first k of any user.
     """
-    sets = [relevant, *others]
+    users = len(sets[0][1].users)
     hits: list[list[NDArray[np.bool_]]] = [[] for _ in sets]
     shown = {k: np.zeros(item_count, dtype=bool) for k in ks}
     done = 0
-    with progress(label, len(relevant.users)) as advance:
-        for rows in ranked:
-            for own, found in zip(sets, hits, strict=True):
-                found.append(hits_of(rows, own, done, item_count))
-            done += len(rows)
-            for k in ks:
-                top = rows[:, :k]
+    with progress(label, users) as advance:
+        for block in ranked:
+            for (slot, own), found in zip(sets, hits, strict=True):
+                found.append(hits_of(block[slot], own, done, item_count))
+            count = len(next(iter(block.values())))
+            done += count
+            for k in ks if "all" in block else ():
+                top = block["all"][:, :k]
                 shown[k][top[top >= 0]] = True
-            advance(len(rows))
+            advance(count)
     metrics = []
-    for own, found in zip(sets, hits, strict=True):
+    for (_, own), found in zip(sets, hits, strict=True):
         have = own.counts > 0
-        metrics.append(metrics_at(np.concatenate(found)[have], own.counts[have], ks))
-    return metrics[0], {f"coverage@{k}": float(shown[k].mean()) for k in ks}, metrics[1:]
+        values = metrics_at(np.concatenate(found)[have], own.counts[have], ks)
+        spread = {name: np.full(users, np.nan) for name in values}
+        for name, value in values.items():
+            spread[name][have] = value
+        metrics.append(spread)
+    return metrics, {f"coverage@{k}": float(shown[k].mean()) for k in ks}
 
 
 def metric_of(
@@ -246,8 +256,7 @@ def metric_of(
     blocks = rank_slots(
         scores_of, data, relevant.users, "validation", k, config.exclude_seen, is_labelled, (among,)
     )
-    ranked = (block[among] for block in blocks)
-    values, *_ = measure(ranked, relevant, [k], len(data.item_ids), "validating")
+    (values,), _ = measure(blocks, [(among, relevant)], [k], len(data.item_ids), "validating")
     return float(values[metric].mean())
 
 
@@ -285,25 +294,39 @@ def evaluate_rankers(
         users) and coverage; `differences` with the same for towers minus each other ranker, paired by user;
         and `slices` with those of `SLICED` for groups of users, and for the targets of each kind where there
         are several. Where events of the part have negatives, `auc` is a metric too, over the users of these
-        events. Behind it the values of each user.
+        events. Where used items are ranked, each metric is measured for the halves of an answer too, such as
+        `new ndcg@10`: of the targets that the user had not used, ranked among such items (`slots`). Behind
+        the report are the values of each user.
     """
     relevant = relevant_items(data, part)
     groups, by_kind = user_groups(data, part, relevant), relevant_by_kind(data, part, relevant)
     sizes = {name: int(members.sum()) for name, members in groups.items()}
     sizes |= {name: int((own.counts > 0).sum()) for name, own in by_kind.items()}
+    slots = {slot: in_slot(data, relevant, part, slot) for slot in slots_of(data, config)}
+    slots = {slot: own for slot, own in slots.items() if len(own.rows)}
     report: dict[str, Any] = {
         **_description(data, part, relevant, config),
+        "slots": {
+            slot: {"users": int((own.counts > 0).sum()), "share": len(own.rows) / len(relevant.rows)}
+            for slot, own in slots.items()
+        },
         "slices": {name: {"users": size} for name, size in sizes.items()},
     }
     all_values: dict[str, dict[str, Values]] = {}
-    offered, others = users_with_negatives(data, part), list(by_kind.values())
+    offered, count = users_with_negatives(data, part), len(data.item_ids)
+    is_labelled, most = config.candidates == "labelled", max(config.k)
+    sets: list[tuple[Slot, Relevant]] = [("all", own) for own in (relevant, *by_kind.values())]
+    sets += slots.items()
     for name, make_scores in rankers.items():
         with progress(f"preparing {name}"):
             scores_of = make_scores()
-        labelled = config.candidates == "labelled"
-        ranked = rank(scores_of, data, relevant.users, part, max(config.k), config.exclude_seen, labelled)
-        label, count = f"ranking by {name}", len(data.item_ids)
-        values, coverage, of_kinds = measure(ranked, relevant, config.k, count, label, others)
+        ranked = rank_slots(
+            scores_of, data, relevant.users, part, most, config.exclude_seen, is_labelled, ("all", *slots)
+        )
+        found, coverage = measure(ranked, sets, config.k, count, f"ranking by {name}")
+        values, of_kinds = found[0], found[1 : 1 + len(by_kind)]
+        for slot, own in zip(slots, found[1 + len(by_kind) :], strict=True):
+            values |= {f"{slot} {metric}": value for metric, value in own.items()}
         if len(offered):  # the others have NaN
             values[AUC] = np.full(len(relevant.users), np.nan)
             indices = np.searchsorted(relevant.users, offered)
@@ -312,7 +335,7 @@ def evaluate_rankers(
         report[name] = {**summarise(values), **coverage}
         if name in SLICED:
             parts = {
-                group: {metric: value[members] for metric, value in values.items()}
+                group: {metric: value[members] for metric, value in values.items() if " " not in metric}
                 for group, members in groups.items()
             }
             for group, own in {**parts, **dict(zip(by_kind, of_kinds, strict=True))}.items():

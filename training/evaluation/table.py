@@ -52,12 +52,15 @@ def metrics_table(report: Report) -> str:
     rows = [
         (" = ".join([name, *equal]), *(cell(report[ranker][name]) for ranker in rankers))
         for name, equal in shown.items()
+        if " " not in name
     ]
     tables = [text_table(("metric", *rankers), rows, title, caption, width=max(WIDTH, 20 * len(rankers)))]
     if seeds:
         tables.append(seeds_table(seeds, {report["metric"]: report[TOWERS][report["metric"]]}, TOWERS))
     elif len(report.get("differences", {})) > 1:
         tables.append(_baselines(report))
+    if report.get("slots"):
+        tables.append(_slots(report))
     if "slices" in report and asked == "users":  # by histories, which queries don't have
         tables.append(_slices(report))
     return "\n".join(tables)
@@ -92,6 +95,32 @@ def _baselines(report: Report) -> str:
         for name in (TOWERS, *gains)
     ]
     return text_table(("ranker", f"recall@{k}", ndcg, f"{ndcg}: towers minus it"), rows, "baselines")
+
+
+def _slots(report: Report) -> str:
+    """Every ranker in each half of an answer, and the paired difference of the towers from it."""
+    ndcg = f"ndcg@{next(iter(report[TOWERS])).partition('@')[2]}"
+    names = [f"{slot} {ndcg}" for slot in report["slots"]]
+    rows = [
+        (
+            ranker,
+            *(
+                cell
+                for name in names
+                for cell in (
+                    figure(report[ranker][name]),
+                    signed_with_interval(report["differences"][ranker][name]) if ranker != TOWERS else "",
+                )
+            ),
+        )
+        for ranker in (TOWERS, *report["differences"])
+    ]
+    columns = [column for name in names for column in (name, "towers minus it")]
+    shares = ", ".join(
+        f"{slot}: {own['share']:.0%} of the targets, {own['users']:,} users"
+        for slot, own in report["slots"].items()
+    )
+    return text_table(("ranker", *columns), rows, "used items (again) and others (new)", shares)
 
 
 def _slices(report: Report) -> str:

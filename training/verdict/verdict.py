@@ -19,7 +19,7 @@ from turret.training.config.experiment import (
 )
 from turret.training.config.metric import AUC
 from turret.training.evaluation.evaluation import TOWERS
-from turret.training.evaluation.metrics import LEAST_USERS, NEW, STRANGERS, USED
+from turret.training.evaluation.metrics import LEAST_USERS, STRANGERS
 from turret.training.used_items import leaves_out_all
 from turret.training.verdict.order import ORDERED_RATIO, order_of
 
@@ -27,6 +27,7 @@ from turret.training.verdict.order import ORDERED_RATIO, order_of
 TELLING = 0.1
 # A share of targets that baselines can't find from which on it is told.
 MANY_COLD = 0.1
+_SLOTS = {"again": "items that the user had used", "new": "items that are new to the user"}
 _OPENINGS = {"better": "Better than", "worse": "Worse than", "unclear": "No clear difference from"}
 # Shares of events that repeat an item of their user: worth a sentence from MANY on, and below FEW.
 MANY, FEW = 0.05, 0.01
@@ -74,9 +75,11 @@ def verdict(
     is_told = any(one["kind"] == "baseline" for one in compared)
     end = training_end(progress, experiment.training)
     is_tried = choice is not None and bool(choice["trials"])
+    slots = list(slot_findings(report, metric)) if is_told else []
     findings = [
+        *(one for one in slots if one["figures"]["result"] == "worse"),  # the bad news first
         *compared,
-        repeat_targets(report, metric) if is_told else None,
+        *(one for one in slots if one["figures"]["result"] != "worse"),
         strangers(report, metric),
         *left_out_findings(report),
         # A metric that tells nothing gives no reason to train for longer.
@@ -223,24 +226,32 @@ def repeats(report: dict[str, Any], data: PreparedData) -> Finding | None:
     return finding("repeats", sentence, **figures, exclude_seen=True)
 
 
-def repeat_targets(report: dict[str, Any], metric: str) -> Finding | None:
-    """The towers and the best baseline, for users who take an item again and for those who take a new one."""
-    slices = report["slices"]
-    groups = [slices[name] for name in (USED, NEW) if name in slices and metric in slices[name][TOWERS]]
-    if report["exclude_seen"] or len(groups) < 2:
-        return None
-    parts, figures = [], {}
-    for group, words in ((USED, "had used before"), (NEW, "had not used")):
-        means = {name: value[metric]["mean"] for name, value in slices[group].items() if name != "users"}
-        towers = means.pop(TOWERS)
-        best = max(means, key=lambda name: means[name])
-        users = slices[group]["users"]
-        parts.append(
-            f"{towers:.4f} for {users:,} users whose next item they {words} ({BASELINES[best].title} "
-            f"{means[best]:.4f})"
+def slot_findings(report: dict[str, Any], metric: str) -> Iterator[Finding]:
+    """The towers beside the best baseline in each half of an answer, where users enough have such targets."""
+    for slot, own in report.get("slots", {}).items():
+        name = f"{slot} {metric}"
+        if own["users"] < LEAST_USERS or name not in report[TOWERS]:
+            continue
+        means = {other: report[other][name]["mean"] for other in report["differences"]}
+        best = max(means, key=lambda other: means[other])
+        difference, towers = report["differences"][best][name], report[TOWERS][name]["mean"]
+        low, high = difference["low"], difference["high"]
+        result = "better" if low > 0 else "worse" if high < 0 else "unclear"
+        opening = {"better": "Better than", "worse": "Below", "unclear": "No clear difference from"}[result]
+        yield finding(
+            "slot",
+            f"{opening} {BASELINES[best].title} for {_SLOTS[slot]}, {own['share']:.0%} of the targets: "
+            f"{metric} among these is {towers:.4f} against {means[best]:.4f}, a difference of "
+            f"{difference['mean']:+.4f}, 95 % interval over paired users [{low:+.4f}, {high:+.4f}].",
+            slot=slot,
+            metric=name,
+            result=result,
+            **own,
+            towers=towers,
+            baseline=best,
+            baseline_mean=means[best],
+            difference=difference,
         )
-        figures[group] = {"users": users, TOWERS: towers, "baseline": best, "baseline_mean": means[best]}
-    return finding("repeat_targets", f"{metric} is {' and '.join(parts)}.", metric=metric, **figures)
 
 
 def strangers(report: dict[str, Any], metric: str) -> Finding | None:
