@@ -39,7 +39,8 @@ _AT_ONCE = 1_000
 class ItemEdit(NamedTuple):
     """One change of a call: that of the call `method` of one item, with a body of `features` and `fields`.
 
-    A PATCH that `restores` may be of a withdrawn item. Texts are read as those of the catalog.
+    A PATCH that `restores` may be of a withdrawn item. Texts are read as those of the catalog. Of its columns
+    among the features, those that the item tower doesn't read are fields.
     """
 
     item: str
@@ -90,6 +91,9 @@ class ItemWriter:
         """
         refused: list[Refused | None] = []
         late = Late([], [])
+        edits = await _in_thread_unless(
+            _is_short(edits), lambda: [_as_cataloged(bundle, one) for one in edits]
+        )
         for first in range(0, len(edits), _AT_ONCE):
             number, found = await self._store_all(bundle, edits[first : first + _AT_ONCE])
             refused += found
@@ -169,8 +173,6 @@ class _Plan:
 
         `last` has the last changes of the items that edits ask the store for.
         """
-        if not self._bundle.manifest.keeps_html:
-            self._edits = [*map(_without_markup, self._edits)]
         self._check_features([place for place, edit in enumerate(self._edits) if edit.method != "DELETE"])
         contents: dict[str, _Content] = {}
         for place, edit in enumerate(self._edits):
@@ -219,9 +221,8 @@ class _Plan:
         if encoder is None and self._bundle.vocabulary.row(item) is None:
             message = f"version {version} reads no features of items, so it serves only those of its training"
             raise ConflictError("id", item, f"{message}; train with tower.item.features and export again")
-        if fields is None:  # vectors are left out: neither people nor filters look at them
-            hidden = {one.name for one in encoder.features if one.kind == "vector"} if encoder else set()
-            fields = {name: value for name, value in edit.features.items() if name not in hidden}
+        if fields is None:
+            fields = _shown(self._bundle, edit.features)
         new = _json(features), _json(fields)
         if sum(map(len, new)) > ITEM_BYTES:
             message = f"features and fields together exceed {ITEM_BYTES} bytes; leave some fields out"
@@ -290,6 +291,31 @@ def _is_short(edits: Sequence[ItemEdit]) -> bool:
 
 async def _in_thread_unless(is_short: bool, call: Callable[[], Result]) -> Result:
     return call() if is_short else await asyncio.to_thread(call)
+
+
+def _as_cataloged(bundle: Bundle, edit: ItemEdit) -> ItemEdit:
+    """The edit with texts as in the catalog, whose columns are fields unless the item tower reads them."""
+    if not bundle.manifest.keeps_html:
+        edit = _without_markup(edit)
+    encoder, kinds = bundle.item_encoder, bundle.catalog.kinds
+    if encoder is None:
+        return edit
+    features = {
+        name: value for name, value in edit.features.items() if encoder.reads(name) or name not in kinds
+    }
+    if len(features) == len(edit.features):
+        return edit
+    if edit.fields is None and edit.method == "PUT":
+        return edit._replace(features=features, fields=_shown(bundle, edit.features))
+    unread = {name: value for name, value in edit.features.items() if name not in features}
+    return edit._replace(features=features, fields=unread | (edit.fields or {}))
+
+
+def _shown(bundle: Bundle, features: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of an item that is put without any: its features but vectors, which nobody reads there."""
+    encoder = bundle.item_encoder
+    hidden = {one.name for one in encoder.features if one.kind == "vector"} if encoder else set()
+    return {name: value for name, value in features.items() if name not in hidden}
 
 
 def _without_markup(edit: ItemEdit) -> ItemEdit:

@@ -25,13 +25,13 @@ _VALUES = {"boolean": "true or false", "text": "a text", "number": "a number", "
 def field_warning(bundle: Bundle, changes: Sequence[Mapping[str, Any]]) -> str | None:
     """Sentences on fields that no item of the catalog has, or only with values of other types.
 
-    `changes` has the fields of each change. The catalog alone decides, so that a call that is repeated has
-    the same warning again.
+    A feature of the item tower is no misspelt field. `changes` has the fields of each change. The catalog and
+    the tower alone decide, so that a call that is repeated has the same warning again.
     """
-    kinds, version = bundle.catalog.kinds, bundle.manifest.version
+    kinds, version, encoder = bundle.catalog.kinds, bundle.manifest.version, bundle.item_encoder
     unknown, odd = Counter[str](), Counter[tuple[str, str]]()
     for fields in changes:
-        unknown.update(name for name in fields if name not in kinds)
+        unknown.update(name for name in fields if name not in kinds and not (encoder and encoder.reads(name)))
         known = ((name, value) for name, value in fields.items() if name in kinds)
         odd.update((name, kind) for name, value in known for kind in _other_kinds(value, kinds[name]))
 

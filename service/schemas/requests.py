@@ -281,8 +281,8 @@ class EventsRequest(Body):
 class ItemBody(Body):
     """An item: the features that its vector is computed from, and the fields of answers and filters.
 
-    `features` maps names to raw values, as in the prepared data; a missing one is unknown. `fields` are the
-    features by default.
+    `features` maps names to raw values, as in the prepared data; a missing one is unknown. Other columns of
+    the catalog among them are fields. `fields` are the features by default.
     """
 
     features: Features

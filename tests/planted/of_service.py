@@ -319,6 +319,11 @@ def texts_of_changed_items_keep_their_html(original: Any, edit: Any) -> Any:
     return edit
 
 
+@planted("service.overlay.item_writer:_as_cataloged", "service/test_http_items.py")
+def a_column_that_no_tower_reads_is_refused(original: Any, bundle: Any, edit: Any) -> Any:
+    return edit
+
+
 @planted("service.schemas.bodies:refusal_of", "service/test_http_refusals.py")
 def a_refusal_names_one_field_only(original: Any, errors: Any) -> Any:
     return original([*errors][:1])

@@ -244,6 +244,25 @@ def test_an_item_is_put_by_the_texts_of_the_columns_of_the_catalog(shop: TestCli
         assert "or a text with one, such as" in refused["message"]
 
 
+def test_columns_of_the_catalog_that_the_item_tower_does_not_read_are_fields(
+    shop: TestClient, put: Put
+) -> None:
+    """A row of the items file is sent as it is; a field by its own name wins. Other names are misspelt."""
+    row = {**placed(HERE), "title": "New", "genres": ["war"]}
+    assert put(features=row).json().keys() == {"version", "id", "vector"}, "without a warning"
+    shown = state(shop, 900)
+    assert (shown["features"], shown["fields"]) == (placed(HERE), row)
+    assert asked(shop, 100, filter={"genres": {"any_of": ["war"]}}) == [900]
+    put(features=row, fields={"title": "Own"})
+    assert state(shop, 900)["fields"] == {"title": "Own", "genres": ["war"]}
+    for item in (900, 107):
+        answer = shop.patch(f"/v1/items/{item}", json={"features": {"title": 3}})
+        assert answer.json()["warning"].startswith("no item of version v1 has a number as 'title' (text)")
+        assert state(shop, item)["fields"]["title"] == 3
+    refused = put(features=row | {"titel": "New"})
+    assert (refused.status_code, refused.json()["error"]["field"]) == (422, "features.titel")
+
+
 @pytest.mark.parametrize("keeps", [False, True], ids=["decoded", "kept"])
 def test_texts_of_items_are_read_as_those_of_the_catalog(tmp_path: Path, keeps: bool) -> None:
     """Features too: a kind that has an entity is that of the catalog only without it."""

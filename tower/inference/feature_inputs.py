@@ -53,6 +53,10 @@ class FeatureInputs:
         self._numbers = {feature.name for feature in features if feature.kind == "number"}
         self._of = of
 
+    def reads(self, column: str) -> bool:
+        """Whether a column of a catalog is a feature, or a date of which features are made."""
+        return column in self._names or bool(self._parts_of_date(column))
+
     def from_columns(self, given: Mapping[str, object]) -> dict[str, object]:
         """Return values of the columns of a catalog as those of the features that `prepare` reads there.
 
