@@ -300,7 +300,7 @@ def _read_rows(
         frame = entries.aligned(ids)
         readings = read_features(frame, chosen, entries.path, role, settings)
         chosen = readings.chosen
-        notes += [readings.note] if readings.note else []
+        notes += readings.notes
         if entries.decoded:
             notes.append(
                 f"{entries.path.name}: tags and entities of HTML, such as &amp;, were decoded in "

@@ -30,6 +30,8 @@ from turret.data.reading.times import choose_reader
 
 # The sample by which a column's kind is told.
 _SAMPLE = 100_000
+# Of lists in texts.
+_SEPARATORS = ("|", ";", ",")
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?")
 
 
@@ -101,20 +103,33 @@ def are_json_lists(texts: pl.Series) -> bool:
     return len(sample) > 0 and bool((sample.str.starts_with("[") & sample.str.ends_with("]")).all())
 
 
-def are_lists(texts: pl.Series, separator: str) -> bool:
-    """Tell whether texts are JSON lists, or have values between separators.
+def are_lists(texts: pl.Series, stated: str) -> bool:
+    """Tell whether texts are JSON lists, or have values between the stated or a usual separator."""
+    return are_json_lists(texts) or _separator(texts, stated) is not None
+
+
+def _separator(texts: pl.Series, stated: str) -> str | None:
+    """The separator of the lists in texts, of the usual ones unless one is stated; None where there are none.
 
     Parts between separators are values of a list where they come back in other texts: each is in two on
-    average, which parts of titles such as "Matrix, The" are not.
+    average, which parts of titles such as "Matrix, The" are not. Commas are also in numbers, dates and names
+    of two parts: those of lists have letters on both sides, and not the same number in all texts.
     """
     sample = texts.drop_nulls().head(_SAMPLE)
-    if are_json_lists(sample):
-        return True
-    if not len(sample) or sample.str.contains(separator, literal=True).mean() < 0.1:  # type: ignore[operator]
-        return False
-    parts = sample.unique().str.split(separator).explode().str.strip_chars()
-    parts = parts.filter(parts != "")
-    return len(parts) >= 2 * parts.n_unique()
+    for separator in (stated,) if stated else _SEPARATORS:
+        if not len(sample) or sample.str.contains(separator, literal=True).mean() < 0.1:  # type: ignore[operator]
+            continue
+        lists = sample.unique().str.split(separator)
+        parts = lists.explode().str.strip_chars()
+        parts = parts.filter(parts != "")
+        is_plain = stated or separator != "," or (lists.list.len().n_unique() > 1 and _have_letters(parts))
+        if is_plain and len(parts) >= 2 * parts.n_unique():
+            return separator
+    return None
+
+
+def _have_letters(texts: pl.Series) -> bool:
+    return bool(texts.str.contains(r"\p{L}").all())
 
 
 def are_paths(texts: pl.Series) -> bool:
@@ -140,7 +155,7 @@ def are_paths(texts: pl.Series) -> bool:
 def as_lists(values: pl.Series, separator: str) -> pl.Series:
     """Return lists of texts, empty for null: from lists, or from texts in JSON or between separators.
 
-    Texts in brackets are JSON, or as Python prints it, where no `separator` is stated. Raises ColumnError for
+    Where no `separator` is stated, texts in brackets are JSON, or as Python prints it. Raises ColumnError for
     types that do not print.
     """
     if values.dtype == pl.String and not separator and are_json_lists(values):
@@ -148,7 +163,7 @@ def as_lists(values: pl.Series, separator: str) -> pl.Series:
         values = pl.Series(values.name, lists, dtype=pl.List(pl.String))
     printed = as_texts(values)
     if not isinstance(printed.dtype, pl.List):
-        printed = printed.str.split(separator or "|")
+        printed = printed.str.split(separator or _separator(printed, "") or "|")
     stripped = printed.list.eval(pl.element().str.strip_chars())
     return stripped.list.eval(pl.element().filter(pl.element() != "")).fill_null([]).alias(values.name)
 

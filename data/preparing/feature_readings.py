@@ -1,6 +1,8 @@
 """The columns of an items or users file as features: as named, or as their values suggest."""
 
 import re
+import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
@@ -26,6 +28,7 @@ from turret.data.preparing.encoding import (
 from turret.data.preparing.vectors import are_vectors
 from turret.data.reading.columns import Role, require
 from turret.data.reading.schema import EVERY, FeatureColumns, FormatSettings, nulls_of
+from turret.data.reading.tables import EXAMPLES
 
 # Names that say more than values do.
 _USUAL: dict[FeatureKind, tuple[str, ...]] = {
@@ -45,6 +48,7 @@ CHANGING = re.compile(
 # A column of more distinct values than this share of its rows says nothing about the others.
 _MOST_VALUES = 0.5
 _FEWEST_ROWS = 20
+_SHOWN = 60  # characters of a value in a message
 # More distinct ages are years, not groups.
 _AGE_GROUPS = 20
 _DISTINCT = "nearly every row has another"
@@ -61,13 +65,13 @@ Guess = list[tuple[FeatureKind, pl.Series]] | str
 class Readings:
     """The features of some rows: their columns by kind, and the values of each.
 
-    Numbers are floats, lists are lists of texts, vectors are as in the file, and all others are texts. `note`
-    is a sentence on the guesses.
+    Numbers are floats, lists are lists of texts, vectors are as in the file, and all others are texts.
+    `notes` are sentences on the guesses.
     """
 
     chosen: FeatureColumns
     values: dict[str, pl.Series]
-    note: str | None
+    notes: tuple[str, ...] = ()
 
 
 def read_features(
@@ -88,27 +92,29 @@ def read_features(
         require(name, frame.columns, str(where), f"{kind} feature")
         features[name] = _typed(kind, read(name), where, role, settings)
     if EVERY in chosen.ignore:
-        return Readings(chosen, features, None)
+        return Readings(chosen, features)
     named = {name for _, name in chosen.by_kind()} | set(chosen.ignore)
     kinds: dict[FeatureKind, list[str]] = {kind: [] for kind in get_args(FeatureKind)}
-    left_out = []
+    left_out, notes = list[str](), list[str]()
     for name in [name for name in frame.columns if name not in named]:
         if role == "item" and CHANGING.search(name):
             left_out.append(f"{name} (it changes from day to day: a field for answers and filters)")
             continue
-        guess = _guess(truths(read(name)), role, settings)
+        values = truths(read(name))
+        guess = _guess(values, role, settings)
+        notes += _no_numbers(values, guess, where, settings)
         reason, found = (guess, []) if isinstance(guess, str) else ("one value only", guess)
         typed = [(kind, _typed(kind, one, where, role, settings)) for kind, one in found]
         typed = [(kind, one) for kind, one in typed if _varies(kind, one)]
         if not typed:
             left_out.append(f"{name} ({reason})")
-        for kind, values in typed:
-            kinds[kind].append(values.name)
-            features[values.name] = values
+        for kind, one in typed:
+            kinds[kind].append(one.name)
+            features[one.name] = one
     guessed = FeatureColumns(**{kind: tuple(names) for kind, names in kinds.items()})
     chosen = chosen.over(guessed)
     ordered = {name: features[name] for _, name in chosen.by_kind()}
-    return Readings(chosen, ordered, _note(guessed, left_out, where, role))
+    return Readings(chosen, ordered, (*_note(guessed, left_out, where, role), *notes))
 
 
 def _typed(
@@ -126,15 +132,36 @@ def _typed(
     return as_texts(truths(values) if kind == "category" else values)
 
 
-def _note(guessed: FeatureColumns, left_out: list[str], where: Path, role: Role) -> str | None:
+def _note(guessed: FeatureColumns, left_out: list[str], where: Path, role: Role) -> Iterator[str]:
     told = ", ".join(f"{name} ({kind})" for kind, name in guessed.by_kind())
     if not told and not left_out:
-        return None
+        return
     rest = f"; left out: {', '.join(left_out)}" if left_out else ""
     kinds = (*(["text"] if role == "item" else []), "category", "multi", "path", "number", "vector", "ignore")
     options = ", ".join(f"--{role}-{kind}" for kind in kinds)
-    return (
+    yield (
         f"{where.name}: read as features are {told or 'no columns'}{rest}; name them yourself with {options}"
+    )
+
+
+def _no_numbers(values: pl.Series, guess: Guess, where: Path, settings: FormatSettings) -> Iterator[str]:
+    """A sentence on the values for which a column is no number, where most are."""
+    is_left_out = isinstance(guess, str)
+    if values.dtype != pl.String or _ID_NAME.search(values.name):
+        return
+    if not is_left_out and guess[0][0] not in ("category", "text"):
+        return
+    known = values.drop_nulls()
+    by_mark = {mark: known.filter(numbers(known, mark).is_null()) for mark in (settings.decimal, ",")}
+    mark, others = min(by_mark.items(), key=lambda one: len(one[1]))
+    if not 0 < 2 * len(others) <= len(known):
+        return
+    option = "" if mark == settings.decimal else ", even with --decimal ','"
+    shown = ", ".join(repr(text[:_SHOWN]) for text in others.unique(maintain_order=True).head(EXAMPLES))
+    yield (
+        f"{where.name}: column {values.name!r} is no number{option}, as {len(others):,} of its "
+        f"{len(known):,} values are none, such as {shown}; write one number in each, or name texts for no "
+        f"value with --null {shlex.quote(f'{values.name}=TEXT')}"
     )
 
 
@@ -152,7 +179,7 @@ def _guess(values: pl.Series, role: Role, settings: FormatSettings) -> Guess:
     usual, separator = _KIND_OF_NAME.get(name), settings.list_separator
     if is_text and usual not in ("text", "multi") and not separator and are_paths(values):
         return [("path", values)]
-    if is_list or usual == "multi" or (is_text and usual != "text" and are_lists(values, separator or "|")):
+    if is_list or usual == "multi" or (is_text and usual != "text" and are_lists(values, separator)):
         return [("multi", values)]
     if usual == "text":
         return [("text", values)] if role == "item" else "texts of users"
@@ -188,7 +215,7 @@ def field_values(values: pl.Series, settings: FormatSettings) -> pl.Series:
     if found is not None and not _may_divide_thousands(known, settings):
         is_whole = known.str.contains(r"^-?\d+$").all()  # which answers have as integers, exact beyond 2^53
         return values if is_whole else found
-    if usual == "multi" or (usual != "text" and not are_paths(read) and are_lists(read, separator or "|")):
+    if usual == "multi" or (usual != "text" and not are_paths(read) and are_lists(read, separator)):
         return as_lists(read, separator)
     return values
 

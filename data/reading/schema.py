@@ -88,7 +88,7 @@ class FormatSettings(FileFormat):
     (data/reading/markup.py).
     """
 
-    list_separator: str = _option("Between the values of a list in CSV: | if not given.", default="")
+    list_separator: str = _option("Between the values of a list in CSV; | ; or , if not given.", default="")
     decimal: Literal[".", ","] = _option(
         "The decimal mark of numbers in CSV: the point, or ','.", default="."
     )

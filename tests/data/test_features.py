@@ -1,6 +1,7 @@
 """Columns of items and users as features: read from texts, guessed, encoded, and stored."""
 
 import json
+import re
 from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -21,7 +22,7 @@ from turret.data.preparing.encoding import (
     numbers,
     without_nulls,
 )
-from turret.data.preparing.feature_readings import Readings, read_features
+from turret.data.preparing.feature_readings import Readings, field_values, read_features
 from turret.data.reading.columns import Role
 from turret.data.reading.schema import FeatureColumns, FormatSettings
 from turret.data.reading.tables import ROW, Malformed, Table
@@ -99,8 +100,7 @@ def test_what_changes_by_the_hour_is_a_field_and_no_feature() -> None:
     frame = pl.DataFrame({name: [1, 2, 1, 2] for name in names})
     readings = _read(frame)
     assert readings.chosen.number == ("stocking", "stock_photo")
-    assert readings.note is not None
-    assert "stock (it changes from day to day: a field for answers and filters)" in readings.note
+    assert "stock (it changes from day to day: a field for answers and filters)" in readings.notes[0]
     ids, stock = ["a", "b", "c", "d"], ["5.0", None, " 3", "1.5"]
     texts = pl.DataFrame({"item_id": ids, "stock": stock, "stock_code": ["5.0", "6", "7", "8"]})
     assert _shown_fields(_table(texts, is_text=True), ids) == {
@@ -193,13 +193,63 @@ def test_a_column_is_the_feature_that_its_values_suggest_or_left_out_for_a_reaso
         assert readings.chosen.by_kind() == kinds
     else:
         assert readings.chosen.by_kind() == []
-        assert f"left out: column ({kinds}" in str(readings.note)
+        assert f"left out: column ({kinds}" in readings.notes[0]
 
 
 def test_a_stated_separator_parts_values_that_come_back() -> None:
     colours, titles = ["red, blue", "blue, green", "green, red"], ["Matrix, The", "Godfather, The", "Alien"]
     for values, kind in ((colours, "multi"), (titles, "category")):
         assert _read(_column(values), list_separator=",").chosen.by_kind() == [(kind, "column")]
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (["Drama, War", "War", "Drama, Art, War", "Art, Drama"], "multi"),
+        (["S;M", "M;L", "L;S", "M"], "multi"),
+        (["Matrix, The", "Godfather, The", "Alien"], "category"),
+        (["Red, Large", "Blue, Large", "Red, Small", "Blue, Small"], "category"),  # two parts of each
+        (["May 9, 2007", "May 9, 2008", "July", "July, 2007", "July, 2008"], "category"),
+        (["1,2", "2,1", "1", "1,2,1"], "category"),
+    ],
+)
+def test_lists_are_found_by_bars_semicolons_and_commas(values: list[Any], kind: str) -> None:
+    """Under names of lists too, and in the fields of answers."""
+    readings = _read(_column(values))
+    assert readings.chosen.by_kind() == [(kind, "column")]
+    if kind == "multi":
+        parts = [re.split("[,;] *", text) for text in values]
+        for read in (readings, _read(_column(values), FeatureColumns(multi=("column",)))):
+            assert read.values["column"].to_list()[: len(values)] == parts
+        assert field_values(pl.Series("column", values), FormatSettings()).to_list() == parts
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (
+            ["5.99", "12", "$9.99 - $19.99", "7"],
+            "is no number, as 10 of its 40 values are none, such as '$9.99",
+        ),
+        (
+            ["5,99 €", "12", "auf Anfrage", "1.299,00 €"],
+            "is no number, even with --decimal ',', as 10 of its 40 value",
+        ),
+        (
+            [*map(str, range(COUNT - 1)), "?" * 10**6],
+            "is no number, as 1 of its 40 values are none, such as '?",
+        ),
+        (["S", "M", "38", "L"], None),
+        (["5.99", "12"], None),
+    ],
+)
+def test_a_column_of_numbers_and_some_texts_is_named_with_these(values: list[Any], words: str | None) -> None:
+    notes = _read(_column(values)).notes
+    assert len(notes) == (1 if words is None else 2)
+    if words is not None:
+        assert notes[1].startswith(f"items.csv: column 'column' {words}")
+        assert notes[1].endswith("or name texts for no value with --null column=TEXT")
+        assert len(notes[1]) < 400
 
 
 def test_an_age_in_years_is_a_number_and_a_genre_may_be_a_list() -> None:
