@@ -27,10 +27,10 @@ from turret.data.progress import counted
 from turret.data.reading.columns import USUAL, Role, choose, require
 from turret.data.reading.markup import MARKS, plain_value
 from turret.data.reading.schema import FeatureColumns, FormatSettings, PrepareConfig
-from turret.data.reading.tables import EXAMPLES, ROW, Source, Table, readable
+from turret.data.reading.tables import EXAMPLES, OWN, ROW, Source, Table, readable
 from turret.data.vocabulary import STRANGER, Id, Vocabulary, is_canonical_integer
 
-_ID = "__id"
+_ID = f"{OWN}id"
 MOST_GRAMS = 100_000
 """The size of the vocabulary of queries, by which tables and the state of their optimiser grow."""
 

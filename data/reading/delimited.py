@@ -18,7 +18,15 @@ import polars as pl
 
 from turret.data.errors import SourceError
 from turret.data.reading.schema import FileFormat
-from turret.data.reading.tables import EXAMPLES, ROW, Malformed, Table, encoding_sentence, readable
+from turret.data.reading.tables import (
+    EXAMPLES,
+    ROW,
+    Malformed,
+    Table,
+    encoding_sentence,
+    readable,
+    refuse_columns,
+)
 from turret.data.reading.unpacking import new_file
 
 if TYPE_CHECKING:
@@ -164,6 +172,7 @@ def _read_header(content: Path, path: Path, settings: FileFormat) -> tuple[_Form
     if not settings.has_header:
         return form, [f"column_{number}" for number in range(1, len(names) + 1)]
     names = [name.strip() for name in names]
+    refuse_columns(names, path)
     return replace(form, skipped=number, header=first.rstrip("\r\n")), [
         f"{name} (column {number})".strip() if names.count(name) > 1 else name
         for number, name in enumerate(names, 1)

@@ -18,7 +18,7 @@ import polars as pl
 
 from turret.data.errors import SourceError
 from turret.data.reading.schema import FileFormat
-from turret.data.reading.tables import ROW, Malformed, Table, readable
+from turret.data.reading.tables import ROW, Malformed, Table, readable, refuse_columns
 from turret.data.reading.unpacking import new_file
 
 _CHUNK, _LONGEST = 1 << 20, 1 << 26  # characters read at a time; of one object
@@ -34,7 +34,7 @@ def scan_json_lines(content: Path, path: Path, settings: FileFormat, work: Path)
     """
     with suppress(pl.exceptions.PolarsError):
         if not _holds_values(content):
-            return Table(_scan(content), path, is_text=False, files=(path,))
+            return _table(_scan(content), path, False, Malformed())
     repaired = new_file(work, "jsonl")
     dropped, malformed = ([], Malformed()) if _spread(content, repaired) else _repair(content, path, repaired)
     is_text = False
@@ -47,7 +47,13 @@ def scan_json_lines(content: Path, path: Path, settings: FileFormat, work: Path)
         with readable(path):
             frame = _scan(repaired, dict.fromkeys(names, pl.String()))
     frame = frame.filter(~pl.col(ROW).is_in(dropped))
-    return Table(frame, path, is_text=is_text, malformed=malformed, files=(path,))
+    return _table(frame, path, is_text, malformed)
+
+
+def _table(frame: pl.LazyFrame, path: Path, is_text: bool, malformed: Malformed) -> Table:
+    table = Table(frame, path, is_text, malformed, (path,))
+    refuse_columns(table.columns(), path)
+    return table
 
 
 def _holds_values(path: Path) -> bool:

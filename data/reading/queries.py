@@ -14,12 +14,12 @@ from turret.data.errors import ColumnError, ConfigurationError
 from turret.data.features import CONTEXT
 from turret.data.reading.columns import choose, require
 from turret.data.reading.schema import FeatureColumns, PrepareConfig, QuerySettings
-from turret.data.reading.tables import EXAMPLES, ROW, Malformed, Source, Table, readable
+from turret.data.reading.tables import EXAMPLES, OWN, ROW, Malformed, Source, Table, readable
 from turret.data.vocabulary import ID_LENGTH
 
-ORDER = "__order"
+ORDER = f"{OWN}order"
 """The column that stands for the times of pairs, which have none."""
-_PART, _ITEM_ID = "__part", "item_id"
+_PART, _ITEM_ID = f"{OWN}part", "item_id"
 # Usual names of the columns.
 _QUERIES = ("query", "question", "text", "utterance", "question_1")
 _ITEMS = ("item", "item_id", "answer_id", "answer", "intent", "document", "question_2")
@@ -159,25 +159,26 @@ def _stored_questions(
     A training query is paired with some others, the next ones in order; a query of another part with all. One
     of several answers is stored with each.
     """
-    rows = rows.select(ROW, query, item, ORDER, _PART).drop_nulls()
-    rows = rows.unique([query, item], keep="first", maintain_order=True)
+    # Under fixed names, as others of this function may be those of the file.
+    rows = rows.select(ROW, ORDER, _PART, question=query, answer=item).drop_nulls()
+    rows = rows.unique(["question", "answer"], keep="first", maintain_order=True)
     stored = rows.filter(pl.col(_PART) == 0)
     if stored.is_empty():
         raise ConfigurationError(f"{table.path} has no training query to store; see --query-split")
-    is_shared = stored[query].is_duplicated()
+    is_shared = stored["question"].is_duplicated()
     texts = [
         f"{text} ({answer})" if shared else str(text)
-        for text, answer, shared in zip(stored[query], stored[item], is_shared, strict=True)
+        for text, answer, shared in zip(stored["question"], stored["answer"], is_shared, strict=True)
     ]
     stored = stored.with_columns(
         pl.Series(_ITEM_ID, [*map(id_of_text, texts)]),
-        place=pl.int_range(pl.len()).over(item),
-        count=pl.len().over(item).cast(pl.Int64),
+        place=pl.int_range(pl.len()).over("answer"),
+        count=pl.len().over("answer").cast(pl.Int64),
     )
-    targets = stored.select(item, _ITEM_ID, target=pl.col("place"))
+    targets = stored.select("answer", _ITEM_ID, target="place")
     distance = (pl.col("target") - pl.col("place")) % pl.col("count")
-    train = stored.drop(_ITEM_ID).join(targets, on=item).filter(distance.is_between(1, _PAIRS))
-    others = rows.filter(pl.col(_PART) > 0).join(targets, on=item)
-    columns = [ROW, query, pl.col(_ITEM_ID).alias(item), ORDER, _PART]
+    train = stored.drop(_ITEM_ID).join(targets, on="answer").filter(distance.is_between(1, _PAIRS))
+    others = rows.filter(pl.col(_PART) > 0).join(targets, on="answer")
+    columns = [ROW, ORDER, _PART, pl.col("question").alias(query), pl.col(_ITEM_ID).alias(item)]
     pairs = pl.concat([train.select(columns), others.select(columns)])
-    return pairs, stored.select(_ITEM_ID, question=query, answer=item)
+    return pairs, stored.select(_ITEM_ID, "question", "answer")

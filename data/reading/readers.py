@@ -13,7 +13,7 @@ from turret.data.errors import SourceError, TextEncodingError
 from turret.data.reading.delimited import scan_delimited
 from turret.data.reading.json_lines import scan_json_lines
 from turret.data.reading.schema import FileFormat
-from turret.data.reading.tables import EXAMPLES, ROW, Malformed, Table, readable
+from turret.data.reading.tables import EXAMPLES, ROW, Malformed, Table, readable, refuse_columns
 from turret.data.reading.unpacking import as_utf8, plain_name, unpacked, without_broken_lines
 
 FORMATS = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl"}
@@ -153,6 +153,7 @@ def _common_columns(first: Table, table: Table) -> list[str]:
 
 def _partitions(folder: Path, file: Path) -> list[tuple[str, str | None]]:
     pairs = [name.partition("=") for name in file.relative_to(folder).parts[:-1] if "=" in name]
+    refuse_columns((name for name, *_ in pairs), folder)
     return [(name, None if value == _NULL_PARTITION else unquote(value)) for name, _, value in pairs]
 
 
@@ -187,6 +188,7 @@ def _scan_parquet(files: Sequence[Path], path: Path) -> Table:
     with readable(path):
         schemas = {file: pl.read_parquet_schema(file) for file in files}
     expected = schemas[files[0]]
+    refuse_columns(expected, path)
     if any(schema.get(name) != dtype for schema in schemas.values() for name, dtype in expected.items()):
         return Table(_joined(path, schemas), path, is_text=False, files=tuple(files))
     with readable(path):

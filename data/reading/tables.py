@@ -1,7 +1,7 @@
 """Files as lazy tables with row numbers."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,9 @@ import polars as pl
 from turret.data.errors import SourceError, TextEncodingError
 from turret.data.reading.schema import ColumnSettings, FeatureColumns
 
-ROW = "__row"
+OWN = "__turret_"
+"""The beginning of the names of columns that stand beside those of a file, which has none such."""
+ROW = f"{OWN}row"
 EXAMPLES = 3
 
 
@@ -48,11 +50,6 @@ class Table:
     malformed: Malformed = Malformed()
     files: tuple[Path, ...] = ()
     starts: tuple[tuple[int, Path], ...] = ()
-
-    def __post_init__(self) -> None:
-        """Raise SourceError for a name that Polars reads as a pattern of the names of others."""
-        if odd := [name for name in self.columns() if re.fullmatch(r"\*|\^.*\$", name)]:
-            raise SourceError(f"column {odd[0]!r} of {self.path} has the form of a pattern; rename it")
 
     def place(self, row: int) -> dict[str, Any]:
         """Return the number of a row in its file for messages, with the name of that file among several."""
@@ -99,6 +96,15 @@ class Source:
     def files(self) -> list[Path]:
         """The files that are read."""
         return [*dict.fromkeys(file for table in self.tables for file in table.files)]
+
+
+def refuse_columns(names: Iterable[str], path: Path) -> None:
+    """Raise SourceError for a name of `OWN`, and for one that Polars reads as a pattern of others."""
+    for name in names:
+        if name.startswith(OWN):
+            raise SourceError(f"column {name!r} of {path} begins like those that turret adds; rename it")
+        if re.fullmatch(r"\*|\^.*\$", name):
+            raise SourceError(f"column {name!r} of {path} has the form of a pattern; rename it")
 
 
 @contextmanager

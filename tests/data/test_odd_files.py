@@ -12,6 +12,7 @@ import pytest
 from tests.data.conftest import Prepare, prepare_as
 from turret.data.configuration import load_configuration, parse_overrides
 from turret.data.errors import BadRowsError, ColumnError, ConfigurationError, SourceError
+from turret.data.prepared import PreparedData
 from turret.data.preparing.feature_readings import field_values
 from turret.data.preparing.vectors import file_vectors
 from turret.data.reading.readers import scan
@@ -294,3 +295,23 @@ def test_ids_that_some_files_have_without_their_zeros_are_noted(tmp_path: Path) 
     noted = [warning for warning in warnings if "zeros in front" in warning]
     assert len(noted) == 1
     assert "'item' has ids that differ in zeros in front alone (1), such as '007' and '7'" in noted[0]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_columns_may_have_any_name_but_those_that_are_added(tmp_path: Path, suffix: str) -> None:
+    """Also those that a log and a catalog get while they are read."""
+    names = ["__row", "__id", "__part", "__known", "raw_user", "user", "id", "line", "value", "kind", "label"]
+    events = {"user_id": ["u1", "u1", "u2"], "item_id": ["a", "b", "a"], "timestamp": [1, 2, 3]}
+    items = {"item_id": ["a", "b"], **{name: [1.5, 2.5] for name in names}}
+    write = getattr(pl.DataFrame, {"jsonl": "write_ndjson"}.get(suffix, f"write_{suffix}"))
+    log, catalog = tmp_path / f"events.{suffix}", tmp_path / f"items.{suffix}"
+    write(pl.DataFrame(events | {name: [9, 8, 7] for name in names}), log)
+    write(pl.DataFrame(items), catalog)
+    data = PreparedData.open(prepare_as(tmp_path / "prepared", source=log, items=catalog).folder)
+    assert data.users.ids([0, 1]) == ["u1", "u2"]
+    assert data.fields == {name: [1.5, 2.5] for name in names}
+    write(pl.DataFrame(events | {"__turret_id": [1, 2, 3]}), log)
+    with pytest.raises(
+        SourceError, match=r"'__turret_id' of .* begins like those that turret adds; rename it"
+    ):
+        _scan(log)

@@ -130,20 +130,25 @@ def test_labels_become_negatives_wherever_they_stand(pairs: Prepare) -> None:
     assert len(data.item_ids) == 4
 
 
-def test_stored_questions_are_the_training_queries(pairs: Prepare) -> None:
+@pytest.mark.parametrize(
+    ("query", "item"), [("text", "intent"), ("query", "item_id"), ("place", "count"), ("target", "question")]
+)
+def test_stored_questions_are_the_training_queries(pairs: Prepare, query: str, item: str) -> None:
+    """Under any names of the columns."""
+    named = {"queries__query": query, "columns__item": item}
     texts = [f"pay {n}" for n in range(6)] + [f"ship {n}" for n in range(3)] + ["pay new", "lonely"]
     answers = ["money"] * 6 + ["parcel"] * 3 + ["money", "alone"]
     parts = ["train"] * 6 + ["train"] * 3 + ["test", "train"]
-    data = pairs({"text": texts, "intent": answers, "split": parts}, queries__match="questions")
+    data = pairs({query: texts, item: answers, "split": parts}, queries__match="questions", **named)
     stored = [*map(str, data.item_ids.ids(range(len(data.item_ids))))]
     held = queries_of(data, "validation")  # by the hash
     assert set(stored) == {*texts[:9], "lonely"} - held
     assert dict(zip(data.fields["question"], data.fields["answer"], strict=True))["pay 1"] == "money"
-    for query in queries_of(data, "train"):
-        paired = targets(data, str(query), "train")
+    for text in queries_of(data, "train"):
+        paired = targets(data, str(text), "train")
         assert paired
-        assert query not in paired
-        assert {str(one).split()[0] for one in paired} == {str(query).split()[0]}
+        assert text not in paired
+        assert {str(one).split()[0] for one in paired} == {str(text).split()[0]}
     assert targets(data, "pay new", "test") == {one for one in stored if one.startswith("pay")}
 
 
