@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from threading import Event, Thread
 
 from rich.console import Console
 from rich.progress import (
@@ -29,7 +30,8 @@ def progress(description: str, total: int | None = None) -> Iterator[Callable[[i
     """Show the progress of the block on standard error; yields the function that advances it.
 
     A terminal shows a bar (a spinner without a `total`). Elsewhere the logger `turret.progress` gets a line
-    with a step that ends ten seconds or more after the last line.
+    with a step that ends ten seconds or more after the last line; of a block without a `total`, which may
+    have no steps, one every ten seconds.
     """
     log, begun = logging.getLogger(LOGGER), time.monotonic()
     if sys.stderr is not None and sys.stderr.isatty() and not log.disabled:
@@ -40,14 +42,33 @@ def progress(description: str, total: int | None = None) -> Iterator[Callable[[i
         return
     done, told = 0, begun
 
-    def advance(steps: int) -> None:
-        nonlocal done, told
-        done, now = done + steps, time.monotonic()
-        if now - told >= SECONDS_A_LINE:
+    def tell() -> None:
+        nonlocal told
+        if (now := time.monotonic()) - told >= SECONDS_A_LINE:
             told = now
             log.info(_line(description, done, total, now - begun))
 
-    yield advance
+    def advance(steps: int) -> None:
+        nonlocal done
+        done += steps
+        tell()
+
+    if total is not None:
+        yield advance
+        return
+    ended = Event()
+
+    def tick() -> None:
+        while not ended.wait(SECONDS_A_LINE):
+            tell()
+
+    clock = Thread(target=tick, daemon=True)
+    clock.start()
+    try:
+        yield advance
+    finally:
+        ended.set()
+        clock.join()
 
 
 def print_lines() -> None:

@@ -11,6 +11,7 @@ from shlex import quote
 from turret.data.configuration import parse_overrides
 from turret.data.prepared import PreparedData
 from turret.data.progress import LOGGER
+from turret.training.auto.choice import RULE_AHEAD
 from turret.training.begin import AUTO, begin_run
 from turret.training.checkpoint import Progress
 from turret.training.comparison.compare import (
@@ -24,6 +25,7 @@ from turret.training.comparison.compare import (
     training_summary,
 )
 from turret.training.config.experiment import with_settings
+from turret.training.config.metric import with_slots
 from turret.training.distributed import join_world, process_count
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import EvaluatedPart
@@ -110,11 +112,21 @@ def _train_one(begin: Callable[[], tuple[Run, PreparedData]], go: Callable[..., 
         world.close()
     if not world.leads:
         return
-    best = "" if progress.best is None else f"best {run.experiment.training.metric} {progress.best:.4f}, "
+    metric, found = run.experiment.training.metric, run.best()
+    _print_rules_ahead(run)
+    best = f"best {metric} {with_slots(found, metric)}, " if found else ""
     epoch = progress.epoch if progress.best is None else progress.best_epoch
     note = "" if epoch else " (none was better than the bundle)"
     print(f"{best}epoch {epoch}{note}; the run is in {run.folder}")
     print(f"next: `turret report run {quote(str(run.folder))}` writes a page about it")
+
+
+def _print_rules_ahead(run: Run) -> None:
+    """Print where a baseline beat every candidate of `--experiment auto`, and the figure of the run there."""
+    for reason in (run.choice or {}).get("reasons", ()):
+        if reason["kind"] == RULE_AHEAD:
+            own = run.best().get(reason["figures"]["metric"])
+            print(reason["sentence"] + ("" if own is None else f" The trained model has {own:.4f}."))
 
 
 def _train_seeds(
@@ -146,6 +158,7 @@ def _train_seeds(
         REPORT(title)
         go(run, prepared)
     runs = open_runs(folder)
+    _print_rules_ahead(runs[0])
     print(seeds_table([run.experiment.training.seed for run in runs], training_summary(runs), "training"))
     print(f"the runs are in {folder}")
     print(f"next: `turret report run {quote(str(runs[0].folder))}` writes a page about the first one")

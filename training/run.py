@@ -145,12 +145,16 @@ class Run:
         stored = self._stored_repeats()
         return None if stored is None else stored.term
 
-    def best(self) -> float | None:
-        """The best validation metric, with the repeat term if the run has one; None where none is known."""
+    def best(self) -> dict[str, float]:
+        """The best validation metric, with the repeat term if the run has one, by its name.
+
+        A run with a repeat term has those of the slots too, such as "new ndcg@10". Empty where none is known.
+        """
         stored, progress = self._stored_repeats(), self.progress()
-        if stored is not None and stored.validation is not None:
+        if stored is not None and stored.validation:
             return stored.validation
-        return None if progress is None else progress.best
+        known = None if progress is None else progress.best
+        return {} if known is None else {self.experiment.training.metric: known}
 
     def _stored_repeats(self) -> "StoredRepeats | None":
         path = self.folder / REPEATS
@@ -221,11 +225,12 @@ class Run:
 class StoredRepeats(Settings):
     """The repeat term, None where it is left out, and the metric of validation users it was not fitted on.
 
-    The metric ranks used items too, unlike those of the epochs.
+    The metric, by its name, ranks used items too, unlike those of the epochs; beside it are those of the
+    slots. Empty where none is measured.
     """
 
     term: RepeatTerm | None
-    validation: float | None
+    validation: dict[str, float]
 
 
 def replace_json(path: Path, content: dict[str, Any]) -> str:

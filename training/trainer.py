@@ -21,18 +21,22 @@ from turret.training.checkpoint import (
     save_tensors,
 )
 from turret.training.config.experiment import TrainingConfig, named_settings
-from turret.training.config.metric import AUC
+from turret.training.config.metric import AUC, slot_metric, with_slots
 from turret.training.distributed import ALONE, World, backward, check_parts
 from turret.training.errors import DivergenceError, TrainingError
 from turret.training.evaluation.evaluation import (
     Relevant,
     in_slot,
+    means_of,
     metric_of,
     sample_users,
+    slot_sets,
     validated_items,
+    values_of,
 )
+from turret.training.evaluation.metrics import Values
 from turret.training.evaluation.ranking import tower_scores
-from turret.training.evaluation.repeats import fit_repeats, last_trained, metric_across
+from turret.training.evaluation.repeats import fit_repeats, last_trained, values_across
 from turret.training.model_loss import build_objective, model_loss
 from turret.training.optimiser import Optimiser, lazy_tables, learning_rate_factor
 from turret.training.process import matmul_dtype, pick_device
@@ -135,8 +139,7 @@ class Trainer:
     @property
     def metric(self) -> str:
         """The metric of validations, in words."""
-        slot = "" if self.slot == "all" else f"{self.slot} "
-        return f"{slot}{self.settings.metric}"
+        return slot_metric(self.slot, self.settings.metric)
 
     def report_first(self, line: str) -> None:
         """Report and validate a model that can rank already, the best one until an epoch is better."""
@@ -369,17 +372,39 @@ def train(
         elif getattr(run.experiment.tower.user, "start", "") == "alike":
             trainer.report_first("The towers begin alike.")
     finished = trainer.train(loggers or DEFAULT)
-    if world.leads and wants_repeats(run.experiment, data):
-        value = _add_repeats(run, data, trainer.users, trainer.report)
-        return finished if value is None else replace(finished, best=value)
+    if (
+        world.leads
+        and wants_repeats(run.experiment, data)
+        and (values := _add_repeats(run, data, trainer.users, trainer.report))
+    ):
+        return replace(finished, best=means_of(values)[run.experiment.training.metric])
     return finished
 
 
-def _add_repeats(run: Run, data: PreparedData, users: Relevant | None, report: Report) -> float | None:
+def train_trial(run: Run, data: PreparedData) -> tuple[Progress, dict[str, Values]]:
+    """Train `run` in an empty folder, without a word or a logger.
+
+    Returns its progress, and what `values_of` has for the validation users by its best model, with the repeat
+    term of other users if it is kept.
+    """
+    trainer = Trainer(run, data, report=lambda _: None)
+    assert trainer.users is not None
+    progress, values = trainer.train(()), dict[str, Values]()
+    if wants_repeats(run.experiment, data):
+        values = _add_repeats(run, data, trainer.users, trainer.report)
+    metric, evaluation = run.experiment.training.metric, run.experiment.evaluation
+    if not values:
+        sets = slot_sets(data, trainer.users, "validation", evaluation)
+        values = values_of(run.open_ranker(data, "validation"), data, sets, metric, evaluation)
+    return progress, values
+
+
+def _add_repeats(run: Run, data: PreparedData, users: Relevant | None, report: Report) -> dict[str, Values]:
     """Fit the repeat term of a trained run, and keep it if it raises the metric of other users.
 
     Data without a validation part has the last training event of each user in its place. Returns the metric
-    of the validation part, with the term if it is kept; None where none is measured.
+    of each user of the validation part as `values_of`, with the term if it is kept; nothing where none is
+    measured.
     """
     settings, evaluation = run.experiment.training, run.experiment.evaluation
     (run.folder / REPEATS).unlink(missing_ok=True)
@@ -390,19 +415,23 @@ def _add_repeats(run: Run, data: PreparedData, users: Relevant | None, report: R
             users = _drawn_users(data, settings)
         except TrainingError as error:
             report(f"The repeat term is left out, as nothing measures it: {error}")
-            return None
+            return {}
     towers = run.open_ranker(data, "validation", repeats=False)
     fit = fit_repeats(towers, data, evaluation.exclude_seen, users)
     if fit is None:
         report("The repeat term is left out, as fewer than two users have a history to measure it on.")
-        return None
-    without, value = metric_across(towers, fit, data, users, settings.metric, evaluation)
-    is_kept = value > without
+        return {}
+    sets, metric = slot_sets(data, users, "validation", evaluation), settings.metric
+    without = values_of(towers, data, sets, metric, evaluation)
+    values = values_across(towers, fit, data, sets, metric, evaluation)
+    figures = [means_of(one) for one in (without, values)]
+    is_kept = figures[1][metric] > figures[0][metric]
     report(
-        f"{part} {settings.metric} {without:.4f} without the repeat term, {value:.4f} with it, fitted on "
-        f"other users{'' if is_kept else ', so it is left out'}"
+        f"{part} {metric} {with_slots(figures[0], metric)} without the repeat term, "
+        f"{with_slots(figures[1], metric)} with it, fitted on other users"
+        f"{'' if is_kept else ', so it is left out'}"
     )
-    best = max(value, without) if is_validated else None
+    best = figures[is_kept] if is_validated else {}
     kept = StoredRepeats(term=fit.term if is_kept else None, validation=best)
     replace_json(run.folder / REPEATS, kept.model_dump(mode="json"))
-    return kept.validation
+    return (values if is_kept else without) if is_validated else {}

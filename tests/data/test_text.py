@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from tests.support.bounded import ending
+from tests.support.until import until
 from turret.data import text
 from turret.data.errors import TurretError, text_without_credentials, without_credentials
 from turret.data.progress import LOGGER, print_lines, progress
@@ -38,6 +39,17 @@ def test_the_command_line_prints_each_line_once(monkeypatch: pytest.MonkeyPatch)
             pass
     finally:
         log.handlers[:], log.level, log.propagate = before
+
+
+def test_a_long_block_without_steps_says_what_is_going_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("turret.data.progress.SECONDS_A_LINE", 1e-3)
+    log = logging.getLogger(LOGGER)
+    monkeypatch.setattr(log, "propagate", True)
+    with caplog.at_level(logging.INFO, LOGGER), progress("fitting"):
+        until(lambda: len(caplog.messages) > 1, "two lines")
+    assert set(caplog.messages) == {"fitting: 0 s"}
 
 
 @pytest.mark.parametrize(

@@ -209,9 +209,16 @@ def the_test_part_says_how_often_users_come_back(original: Any, events: Any, spl
     return *of_all[:4], *original(events, splits, *given)[4:]
 
 
-@planted("training.auto.choice:_best", "training/test_auto.py")
+@planted("training.auto.picking:pick", "training/test_auto.py")
 def the_automatic_choice_picks_the_worst_trial(original: Any, *given: Any) -> Any:
     return seeing(original, max=min)(*given)
+
+
+@planted("training.auto.picking:pick", "training/test_auto.py")
+def the_automatic_choice_looks_at_whole_answers_alone(
+    original: Any, tried: Any, rules: Any, metric: Any
+) -> Any:
+    return original(tried, {name: {metric: own[metric]} for name, own in rules.items()}, metric)
 
 
 @planted("training.auto.choice:_trial", "training/test_auto.py")

@@ -5,17 +5,30 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.training.conftest import with_events
 from turret.data.prepared import PreparedData
 from turret.training.auto import choice as module
 from turret.training.auto.candidates import Facts, candidates, facts_of
-from turret.training.auto.choice import Trial, choose, data_reasons, run_trials, trial_reason
+from turret.training.auto.choice import (
+    RULE_AHEAD,
+    Trial,
+    choose,
+    data_reasons,
+    pick_reasons,
+    run_trials,
+    seconds_left,
+    trial_reason,
+)
+from turret.training.auto.picking import Pick, Tried, pick
 from turret.training.begin import AUTO, begin_run
 from turret.training.checkpoint import Progress
 from turret.training.config.experiment import ExperimentConfig, load_experiment
 from turret.training.errors import TrainingError
+from turret.training.evaluation.evaluation import means_of
+from turret.training.evaluation.metrics import Values
 from turret.training.run import CHOSEN, Run
 from turret.training.trainer import Trainer
 from turret.training.verdict.order import Order
@@ -64,15 +77,15 @@ def trained(monkeypatch: pytest.MonkeyPatch, seconds: Sequence[float]) -> list[t
     """Let an epoch of the candidate with a seed take these seconds; seed and epochs of each training."""
     found = []
 
-    def train(run: Run, data: PreparedData, report: Any) -> Progress:
+    def train(run: Run, data: PreparedData) -> tuple[Progress, dict[str, Values]]:
         settings = run.experiment.training
         found.append((settings.seed, settings.epochs))
-        return Progress(epoch=settings.epochs, best=0.5, best_epoch=settings.epochs)
+        return Progress(epoch=settings.epochs, best_epoch=settings.epochs), {"ndcg@10": np.full(3, 0.5)}
 
     def whole(experiment: ExperimentConfig, data: PreparedData) -> float:
         return seconds[experiment.training.seed] * experiment.training.epochs
 
-    monkeypatch.setattr(module, "train", train)
+    monkeypatch.setattr(module, "train_trial", train)
     monkeypatch.setattr(module, "_seconds", whole)
     return found
 
@@ -108,9 +121,12 @@ def test_trials_are_equal_shares_of_trainings_within_the_time_of_the_first(
     trials: list[tuple[int, int]],
 ) -> None:
     found = trained(monkeypatch, seconds)
-    results = list(run_trials(planned(*candidates), handmade))
+    said: list[str] = []
+    results = [one for one, _ in run_trials(planned(*candidates), handmade, said.append)]
     assert found == trials
-    assert [(int(one["candidate"]), one["epochs"]) for one in results if one["value"] is not None] == trials
+    assert [(int(one["candidate"]), one["epochs"]) for one in results if one["values"]] == trials
+    begun = [f"auto: trial {place} of {len(trials)} ({seed})" for place, (seed, _) in enumerate(trials, 1)]
+    assert [line.partition(", about ")[0] for line in said] == begun
 
 
 def test_a_trial_that_fails_gives_its_reason_and_the_others_go_on(
@@ -121,26 +137,41 @@ def test_a_trial_that_fails_gives_its_reason_and_the_others_go_on(
     ordinary = load_experiment("demo", SHORT)
     impossible = load_experiment("demo", {**SHORT, "tower.user.example_age": True})
     candidates = {"impossible": impossible, "ordinary": ordinary, "other": ordinary}
-    failed, good, _ = run_trials(candidates, handmade)
-    assert (failed["candidate"], failed["value"]) == ("impossible", None)
+    (failed, nothing), (good, values), _ = run_trials(candidates, handmade, print)
+    assert (failed["candidate"], failed["values"], nothing) == ("impossible", {}, {})
+    assert good["values"] == {"ndcg@10": float(values["ndcg@10"].mean())}
     told = trial_reason(failed, "ndcg@10")
     assert told["kind"] == "left_out"
     assert told["sentence"].startswith("impossible is left out: tower.user.example_a")
     assert (good["candidate"], good["epoch"], good["epochs"]) == ("ordinary", 1, 1)
-    told = trial_reason({**good, "planned": 4, "value": 0.25, "seconds": 3.4}, "ndcg@10")
-    assert "1 of 4 epochs (3 s), ordinary reaches a validation ndcg@10 of 0.2500" in told["sentence"]
+    figures = {"ndcg@10": 0.25, "again ndcg@10": 0.5, "new ndcg@10": 0.125}
+    told = trial_reason({**good, "planned": 4, "values": figures, "seconds": 3.4}, "ndcg@10")
+    reached = "ordinary reaches a validation ndcg@10 of 0.2500 (again 0.5000, new 0.1250), at"
+    assert f"1 of 4 epochs (3 s), {reached}" in told["sentence"]
+
+
+def test_the_time_left_is_that_of_the_trials_left_and_of_a_whole_training() -> None:
+    """Trials of half of the trainings; the ended ones took 40 seconds each beyond their estimate."""
+    whole = [100.0, 200.0, 300.0]
+    assert seconds_left(whole, 0.5, []) == 50 + 100 + 150 + 200
+    assert seconds_left(whole, 0.5, [90.0]) == 100 + 150 + 200 + 3 * 40
+    assert seconds_left(whole, 0.5, [90.0, 140.0]) == 150 + 200 + 2 * 40
 
 
 def give(monkeypatch: pytest.MonkeyPatch, values: Mapping[str, float | None], found: Facts) -> None:
-    """Let the data have these figures, and trials these values."""
+    """Let the data have these figures, and trials these values of each of 100 users."""
 
-    def trials(candidates: Mapping[str, ExperimentConfig], data: PreparedData) -> Iterator[Trial]:
+    def trials(
+        candidates: Mapping[str, ExperimentConfig], data: PreparedData, report: Any
+    ) -> Iterator[tuple[Trial, dict[str, Values]]]:
         for name in candidates:
-            reached = {"value": values[name], "epoch": 2, "epochs": 3, "planned": 6, "seconds": 1.0}
-            yield {"candidate": name, **reached, "failure": "" if reached["value"] else "no memory"}
+            of_users = {} if values[name] is None else {"ndcg@10": np.full(100, values[name])}
+            reached = {"values": means_of(of_users), "epoch": 2, "epochs": 3, "planned": 6, "seconds": 1.0}
+            yield {"candidate": name, **reached, "failure": "" if of_users else "no memory"}, of_users
 
     monkeypatch.setattr(module, "facts_of", lambda data: found)
     monkeypatch.setattr(module, "run_trials", trials)
+    monkeypatch.setattr(module, "rule_values", lambda *_: {"ease": {"ndcg@10": np.full(100, 0.105)}})
 
 
 def test_the_best_validation_value_is_picked_and_reasons_are_reported_as_they_arise(
@@ -153,7 +184,8 @@ def test_the_best_validation_value_is_picked_and_reasons_are_reported_as_they_ar
     assert choice["picked"] == "pooled"
     assert experiment.tower.user.kind == "pooled"
     assert lines == [f"auto: {reason['sentence']}" for reason in choice["reasons"]]
-    assert "pooled, whose validation ndcg@10 is the best, 0.1200; transformer has 0.1100" in lines[-1]
+    best = "pooled, whose validation ndcg@10 of 0.1200 is the best; transformer has 0.1100."
+    assert lines[-1] == f"auto: Picked: {best}"
     kinds = [reason["kind"] for reason in choice["reasons"]]
     assert kinds == ["order", "size", "trial", "left_out", "trial", "picked"]
 
@@ -266,3 +298,101 @@ def test_without_trials_the_first_candidate_is_picked(
     _, choice = choose(handmade, {}, print)
     assert (choice["picked"], choice["trials"]) == ("transformer", [])
     assert choice["reasons"][-1]["kind"] == "no_trials"
+
+
+# ---- The rule of choice, by values of each of 60 users: half of them have a target of each slot
+
+SLOTS, NOISE = ("again", "new"), np.random.default_rng(0).uniform(-0.1, 0.1, 60)
+
+
+def of_users(again: float, new: float) -> dict[str, Values]:
+    """Values around these means in both slots: those of the users with such a target, and NaN of others."""
+    values, is_new = np.where(np.arange(60) < 30, again, new) + NOISE, np.arange(60) >= 30
+    slots = {"again": ~is_new, "new": is_new}
+    return {"ndcg@10": values} | {
+        f"{slot} ndcg@10": np.where(members, values, np.nan) for slot, members in slots.items()
+    }
+
+
+RULES = {"most_bought": of_users(0.6, 0.1), "ease": of_users(0.3, 0.3)}
+
+
+def picked(*tried: Tried, rules: Mapping[str, dict[str, Values]] = RULES) -> Pick:
+    """The choice among candidates "a", "b", "c"."""
+    return pick(dict(zip("abc", tried, strict=False)), rules, "ndcg@10")
+
+
+def one(again: float, new: float, serves_new: bool = False, seconds: float = 10.0) -> Tried:
+    return Tried(of_users(again, new), serves_new, seconds)
+
+
+def test_a_candidate_below_a_rule_in_a_slot_is_not_chosen_if_another_is_not() -> None:
+    """However good it is in all; a slot has its own best rule."""
+    found = picked(one(1.0, 0.1), one(0.6, 0.3))
+    assert (found.name, found.by, found.out, found.ahead) == ("b", "best", ("a",), ())
+    (below,) = found.below
+    assert (below.candidate, below.metric, below.rule) == ("a", "new ndcg@10", "ease")
+    assert below.rule_mean - below.candidate_mean == pytest.approx(0.2)
+    assert below.low == pytest.approx(-0.2)
+    assert below.high < 0
+    reason, last = pick_reasons(found, {"a": {"ndcg@10": 0.55}, "b": {"ndcg@10": 0.45}}, "ndcg@10")
+    assert reason["sentence"].startswith(
+        "a is not chosen, as it is below EASE for items that are new to the user: it has a validation "
+        "new ndcg@10 of 0.0953 against 0.2953, 95 % interval of the difference over paired users [-0.2"
+    )
+    best = "b, whose validation ndcg@10 of 0.4500 is the best of those left; a has 0.5500."
+    assert last["sentence"] == f"Picked: {best}"
+
+
+def test_where_every_candidate_is_below_a_rule_the_one_in_the_fewest_slots_is_chosen() -> None:
+    """The slot in which all are comes first, with the figures of the best candidate there."""
+    found = picked(one(0.1, 0.1), one(0.5, 0.15), one(0.6, 0.2))
+    assert (found.name, found.ahead, found.out) == ("c", ("new ndcg@10",), ("a", "b"))
+    first, *_ = pick_reasons(found, {name: {"ndcg@10": 0.4} for name in "abc"}, "ndcg@10")
+    assert (first["kind"], first["figures"]["candidate"]) == (RULE_AHEAD, "c")
+    assert first["sentence"].startswith(
+        "Every candidate is below EASE for items that are new to the user: c, "
+    )
+    assert picked(one(0.6, 0.1), one(0.6, 0.2)).name == "b"
+
+
+def test_a_clearly_better_candidate_is_chosen_whatever_it_costs() -> None:
+    found = picked(one(0.6, 0.3, serves_new=True, seconds=1.0), one(0.8, 0.5, seconds=99.0))
+    assert (found.name, found.best, found.by, found.below) == ("b", "b", "best", ())
+
+
+@pytest.mark.parametrize(
+    ("tried", "name", "by"),
+    [
+        ((one(0.62, 0.32), one(0.62, 0.32, serves_new=True, seconds=99.0)), "b", "serves_new"),
+        ((one(0.62, 0.32, seconds=13.0), one(0.62, 0.32)), "b", "cheaper"),
+        ((one(0.62, 0.32, seconds=12.0), one(0.62, 0.32)), "a", "best"),
+        ((one(0.62, 0.32), one(0.62, 0.32)), "a", "best"),
+    ],
+)
+def test_a_tie_goes_to_features_then_to_the_cheaper_then_to_the_earlier(
+    tried: tuple[Tried, ...], name: str, by: str
+) -> None:
+    """A clock's quarter is no difference."""
+    found = picked(*tried)
+    assert (found.name, found.by) == (name, by)
+
+
+def test_a_difference_inside_the_paired_interval_is_a_tie() -> None:
+    """Half of the users gain, the others lose, and a little more is gained than lost."""
+    other = of_users(0.62, 0.32)
+    other["ndcg@10"] = other["ndcg@10"] + np.tile([0.2, -0.19], 30)
+    found = picked(one(0.62, 0.32), Tried(other, False, 10.0))
+    assert (found.name, found.best, found.by) == ("a", "b", "earlier")
+    found = picked(Tried(other, False, 20.0), one(0.62, 0.32))
+    assert (found.name, found.best, found.by) == ("b", "a", "cheaper")
+
+
+def test_whole_answers_are_the_one_slot_where_used_items_are_not_ranked() -> None:
+    """And a slot of fewer than 30 users tells nothing."""
+    whole = {name: {"ndcg@10": own["ndcg@10"]} for name, own in RULES.items()}
+    bad, good = (Tried({"ndcg@10": 0.5 * factor + NOISE}, factor < 1, 1.0) for factor in (0.5, 1))
+    found = picked(bad, good, rules=whole)
+    assert (found.name, found.out, found.below[0].metric) == ("b", ("a",), "ndcg@10")
+    few = {name: np.where(np.arange(60) < 31, value, np.nan) for name, value in of_users(0.6, 0.1).items()}
+    assert picked(Tried(few, False, 1.0)).below == ()

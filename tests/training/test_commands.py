@@ -3,6 +3,7 @@
 import json
 import re
 from contextlib import redirect_stdout
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from tests.support.trained import trained_shop
 from turret.data.prepared import PreparedData
+from turret.training.auto.choice import RULE_AHEAD
 from turret.training.begin import begin_run
 from turret.training.commands import evaluate_command, train_command
 from turret.training.config.experiment import load_experiment, named_settings
@@ -190,9 +192,30 @@ def test_auto_prints_its_reasons_and_trains_what_it_picks(chosen: tuple[Path, li
     assert choice is not None
     assert (folder / MODEL).is_file()
     told = [line for line in lines if line.startswith("auto: ")]
-    assert told == [f"auto: {reason['sentence']}" for reason in choice["reasons"]]
-    assert told[-1].startswith(f"auto: Picked: {choice['picked']}, whose validation ndcg@10 is the best")
+    begun = [line for line in told if line.startswith("auto: trial ")]
+    assert [line for line in told if line not in begun] == [
+        f"auto: {reason['sentence']}" for reason in choice["reasons"]
+    ]
+    names = [trial["candidate"] for trial in choice["trials"]]
+    for number, (name, line) in enumerate(zip(names, begun, strict=True), start=1):
+        assert re.fullmatch(rf"auto: trial {number} of 3 \({name}\), about \d+ minutes? left in all", line)
+    assert told[-1].startswith(f"auto: Picked: {choice['picked']}, whose validation ndcg@10 of ")
     assert lines[-2].endswith(f"the run is in {folder}")
+
+
+def test_a_half_in_which_a_baseline_beat_all_trials_is_told_first(
+    chosen: tuple[Path, list[str]], capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the end of the training, with the figure of the trained model."""
+    run = Run.read(chosen[0])
+    ahead = {"kind": RULE_AHEAD, "sentence": "Below EASE.", "figures": {"metric": "ndcg@10"}}
+    told = replace(run, choice={"reasons": [ahead, {"kind": "picked", "sentence": "no", "figures": {}}]})
+    begun = told, run.open_data()
+    monkeypatch.setattr("turret.training.commands.begin_run", lambda *_, **__: begun)
+    train(None, None, run.folder, [], resume=True)
+    _, first, best, _ = capsys.readouterr().out.splitlines()
+    assert first == f"Below EASE. The trained model has {run.best()['ndcg@10']:.4f}."
+    assert best.startswith(f"best ndcg@10 {run.best()['ndcg@10']:.4f}, epoch 1; the run is in ")
 
 
 def test_a_chosen_run_is_resumed_without_another_choice(

@@ -339,13 +339,17 @@ def test_a_bundle_answers_what_the_evaluation_ranks(run: Run, loyal: PreparedDat
 
 
 def test_a_run_that_is_resumed_after_its_end_keeps_its_term_and_figure(run: Run, loyal: PreparedData) -> None:
-    """The figure is that of users whom the term was not fitted on, above that of the towers alone."""
-    term, figure, said = run.repeats(), run.best(), list[str]()
+    """The figure is that of users whom the term was not fitted on, above that of the towers alone; beside it
+    are those of both halves of an answer."""
+    term, figures, said = run.repeats(), run.best(), list[str]()
     progress = train(run, loyal, resume=True, report=said.append)
-    assert (run.repeats(), run.best(), progress.best) == (term, figure, figure)
-    assert figure is not None
+    assert (run.repeats(), run.best(), progress.best) == (term, figures, figures["ndcg@10"])
+    figure, again, new = (figures[name] for name in ("ndcg@10", "again ndcg@10", "new ndcg@10"))
     assert figure > max(value for _, value in progress.validated)
-    assert said[-1].endswith(f"{figure:.4f} with it, fitted on other users")
+    told = f"{figure:.4f} (again {again:.4f}, new {new:.4f}) with it, fitted on other users"
+    assert said[-1].endswith(told)
+    assert f"(again {again:.4f}, new" not in said[-1].removesuffix(told)  # the term ranks used items
+    assert f", new {new:.4f}) without" in said[-1]
 
 
 def test_there_is_no_term_where_used_items_are_left_out(loyal: PreparedData, tmp_path: Path) -> None:
@@ -372,10 +376,10 @@ def test_a_term_that_only_knows_the_chance_of_its_users_is_left_out(tmp_path: Pa
     progress = train(run, data, report=said.append)
     assert run.repeats() is None
     assert said[-1].endswith("fitted on other users, so it is left out")
-    without, value = map(float, re.findall(r"0\.\d{4}", said[-1]))
+    without, value = map(float, re.findall(r"(0\.\d{4}) \(again", said[-1]))
     assert value < without
     assert progress.best == (None if split else pytest.approx(without, abs=5e-5))
-    assert run.best() == progress.best
+    assert run.best().get("ndcg@10") == progress.best
 
 
 @pytest.mark.parametrize("users", [1, 2, 3])

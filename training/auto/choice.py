@@ -1,4 +1,4 @@
-"""`--experiment auto`: look at the data, try the candidates, pick one, and say why.
+"""`--experiment auto`: look at the data, try the candidates beside the baselines, pick one, and say why.
 
 Each trial is the same share of its candidate's own training, with the whole schedule of the learning rate: at
 the same number of epochs or seconds, towers that learn slowly and end higher would lose.
@@ -14,7 +14,7 @@ import torch
 from turret.data.errors import ConfigurationError
 from turret.data.files import scratch_folder
 from turret.data.prepared import PreparedData
-from turret.data.progress import counted
+from turret.data.progress import counted, progress
 from turret.tower.errors import TowerError
 from turret.training.auto.candidates import (
     MOST_ENCODED,
@@ -26,11 +26,16 @@ from turret.training.auto.candidates import (
     facts_of,
     telling_categories,
 )
+from turret.training.auto.picking import Below, Pick, Tried, pick
+from turret.training.baselines.registry import ALL, BASELINES, chosen_baselines
 from turret.training.config.experiment import ExperimentConfig, load_experiment, with_settings
+from turret.training.config.metric import with_slots
 from turret.training.errors import DivergenceError, TrainingError
+from turret.training.evaluation.evaluation import means_of, slot_sets, values_of
+from turret.training.evaluation.metrics import Values
 from turret.training.run import Run
-from turret.training.trainer import Trainer, train
-from turret.training.verdict.verdict import Finding, finding, listing
+from turret.training.trainer import Trainer, train_trial, validation_users
+from turret.training.verdict.verdict import IN_SLOT, Finding, finding, listing
 
 # A larger log has no trials: an epoch of it is longer than all of them should be.
 MOST_TRIED = 10_000_000
@@ -49,17 +54,20 @@ _ORDERS = {
     ),
     "unclear_order": ("tells little of the next item", "towers with and without order are tried"),
 }
+# The kind of the finding that a baseline beats every candidate in a slot.
+RULE_AHEAD = "rule_ahead"
 _FAILURES = (ConfigurationError, DivergenceError, TrainingError, TowerError, torch.OutOfMemoryError)
 
 Choice = dict[str, Any]
 """`{picked, reasons, trials}`: the name of the picked candidate, findings, and the trials."""
 Trial = dict[str, Any]
-"""The `candidate`, its best validation `value` (None without a trial, for the `failure`) and the `epoch` of
-it, the `epochs` of the trial, those `planned` by the experiment, and the `seconds`."""
+"""The `candidate`, its best validation `values` by metric (empty without a trial, for the `failure`), the
+`epoch` of the best towers, the `epochs` of the trial, those `planned` by the experiment, the `seconds`."""
+Report = Callable[[str], None]
 
 
 def choose(
-    data: PreparedData, values: Mapping[str, object], report: Callable[[str], None]
+    data: PreparedData, values: Mapping[str, object], report: Report
 ) -> tuple[ExperimentConfig, Choice]:
     """Pick an experiment for `data`; settings in `values` win over its own, `report` takes each reason."""
     reasons: list[Finding] = []
@@ -69,12 +77,12 @@ def choose(
         reasons.append(reason)
         report(f"auto: {reason['sentence']}")
 
-    def pick(picked: str, hindrance: str) -> Choice:
+    def without_trials(picked: str, hindrance: str) -> Choice:
         add(finding("no_trials", f"Picked: {picked}, without trials, as {hindrance}.", picked=picked))
         return {"picked": picked, "reasons": reasons, "trials": trials}
 
     if data.has_queries:
-        return load_experiment("questions", values), pick("questions", "the data holds queries")
+        return load_experiment("questions", values), without_trials("questions", "the data holds queries")
     facts = facts_of(data)
     experiments, refused = candidates(facts, values)
     first = next(iter(experiments))
@@ -82,30 +90,91 @@ def choose(
     for reason in data_reasons(facts, experiments[first], refused):
         add(reason)
     if (hindrance := obstacle(facts, len(experiments))) is not None:
-        return experiments[first], pick(first, hindrance)
-    for trial in run_trials(experiments, data):
+        return experiments[first], without_trials(first, hindrance)
+    tried: dict[str, Tried] = {}
+    for trial, found in run_trials(experiments, data, report):
         trials.append(trial)
         add(trial_reason(trial, metric))
-    left_out = [trial["candidate"] for trial in trials if trial["value"] is None]
+        if found:
+            name = trial["candidate"]
+            tried[name] = Tried(found, _serves_new(experiments[name]), trial["seconds"])
+    left_out = [trial["candidate"] for trial in trials if not trial["values"]]
     left = [name for name in experiments if name not in left_out]
     if len(left) == 1:
-        return experiments[left[0]], pick(left[0], "it alone is left")
-    best = _best(trials, data)
-    reached = {trial["candidate"]: trial["value"] for trial in trials if trial["value"] is not None}
-    others = [f"{name} has {value:.4f}" for name, value in reached.items() if name != best["candidate"]]
-    sentence = f"Picked: {best['candidate']}, whose validation {metric} is the best, {best['value']:.4f}"
-    sentence += f"{'; ' if others else ''}{', '.join(others)}."
-    add(finding("picked", sentence, picked=best["candidate"], metric=metric, values=reached))
-    choice = {"picked": best["candidate"], "reasons": reasons, "trials": trials}
-    return experiments[best["candidate"]], choice
-
-
-def _best(trials: Sequence[Trial], data: PreparedData) -> Trial:
-    """The trial with the best value; the earlier one of equals."""
-    valued = [trial for trial in trials if trial["value"] is not None]
-    if not valued:
+        return experiments[left[0]], without_trials(left[0], "it alone is left")
+    if not tried:
         raise TrainingError(f"{data.folder}: --experiment auto: every trial failed: {trials[0]['failure']}")
-    return max(valued, key=lambda trial: float(trial["value"]))
+    picked = pick(tried, rule_values(data, experiments[first]), metric)
+    for reason in pick_reasons(picked, {name: means_of(one.values) for name, one in tried.items()}, metric):
+        add(reason)
+    return experiments[picked.name], {"picked": picked.name, "reasons": reasons, "trials": trials}
+
+
+def _serves_new(experiment: ExperimentConfig) -> bool:
+    """Whether the item tower has learned to do without ids, as for an item that is added later."""
+    item = experiment.tower.item
+    return bool(item.features) and (item.id_dropout > 0 or not item.id)
+
+
+def rule_values(data: PreparedData, experiment: ExperimentConfig) -> dict[str, dict[str, Values]]:
+    """`values_of` the validation users by each baseline, but for matrix factorisation, which is slow."""
+    training, evaluation = experiment.training, experiment.evaluation
+    users = validation_users(data, training, lambda _: None)
+    assert users is not None
+    sets = slot_sets(data, users, "validation", evaluation)
+    values: dict[str, dict[str, Values]] = {}
+    for rule in chosen_baselines([ALL], data, evaluation.exclude_seen)[0]:
+        if rule.name != "als":
+            with progress(f"preparing {rule.name}"):
+                scores_of = rule.fit(data, "validation")
+            values[rule.name] = values_of(scores_of, data, sets, training.metric, evaluation)
+            del scores_of  # before the next one is fitted
+    return values
+
+
+def pick_reasons(picked: Pick, means: Mapping[str, Mapping[str, float]], metric: str) -> Iterator[Finding]:
+    """The sentences of a choice, from the means of the tried candidates: the bad news first."""
+    for slot in picked.ahead:
+        own = max((one for one in picked.below if one.metric == slot), key=lambda one: one.candidate_mean)
+        sentence = (
+            f"Every candidate is below {BASELINES[own.rule].title}{_in_slot(slot)}: {own.candidate}, the "
+            f"best of them, has {_against(own)}."
+        )
+        yield finding(RULE_AHEAD, sentence, **own._asdict())
+    for own in picked.below:
+        if own.metric not in picked.ahead:
+            is_out = own.candidate in picked.out
+            sentence = (
+                f"{own.candidate} is {'not chosen, as it is ' * is_out}below {BASELINES[own.rule].title}"
+                f"{_in_slot(own.metric)}: it has {_against(own)}."
+            )
+            yield finding("below", sentence, **own._asdict(), out=is_out)
+    told = {name: with_slots(one, metric) for name, one in means.items()}
+    tie = f"is not clearly below that of {picked.best}"
+    why = {
+        "best": f"is the best{' of those left' * bool(picked.out)}",
+        "serves_new": f"{tie}, and its features serve items that are added later",
+        "cheaper": f"{tie}, and its training is cheaper",
+        "earlier": f"{tie}, and it is the earlier candidate",
+    }
+    others = "".join(f"; {name} has {figure}" for name, figure in told.items() if name != picked.name)
+    sentence = (
+        f"Picked: {picked.name}, whose validation {metric} of {told[picked.name]} {why[picked.by]}{others}."
+    )
+    figures = {"picked": picked.name, "best": picked.best, "by": picked.by, "metric": metric, "values": means}
+    yield finding("picked", sentence, **figures)
+
+
+def _in_slot(metric: str) -> str:
+    """The items that a metric ranks, after a space; nothing for all."""
+    return "".join(f" for {told}" for slot, told in IN_SLOT.items() if metric.startswith(f"{slot} "))
+
+
+def _against(own: Below) -> str:
+    return (
+        f"a validation {own.metric} of {own.candidate_mean:.4f} against {own.rule_mean:.4f}, 95 % interval "
+        f"of the difference over paired users [{own.low:+.4f}, {own.high:+.4f}]"
+    )
 
 
 def data_reasons(facts: Facts, experiment: ExperimentConfig, refused: Mapping[str, str]) -> Iterator[Finding]:
@@ -188,8 +257,10 @@ def obstacle(facts: Facts, count: int) -> str | None:
     return None
 
 
-def run_trials(candidates: Mapping[str, ExperimentConfig], data: PreparedData) -> Iterator[Trial]:
-    """Train each candidate for a share of its epochs, and yield its result.
+def run_trials(
+    candidates: Mapping[str, ExperimentConfig], data: PreparedData, report: Report
+) -> Iterator[tuple[Trial, dict[str, Values]]]:
+    """Train each candidate for a share of its epochs, and yield its result and its values of each user.
 
     All trials together take about as long as the training of the first candidate, which is the favourite:
     some steps of each tell how long the whole trainings take. The shortest trial is one epoch. A candidate
@@ -200,17 +271,37 @@ def run_trials(candidates: Mapping[str, ExperimentConfig], data: PreparedData) -
         try:
             seconds[name] = _seconds(experiment, data)
         except _FAILURES as error:
-            yield _left_out(name, experiment, error)
+            yield _left_out(name, experiment, error), {}
     first = next(iter(seconds), "")
     for name in [name for name in seconds if seconds[name] > max(SECONDS, TIMES * seconds[first])]:
         times = seconds.pop(name) / seconds[first]
         reason = f"its training would take {times:.0f} times as long as that of {first}"
-        yield _left_out(name, candidates[name], reason)
+        yield _left_out(name, candidates[name], reason), {}
     if len(seconds) < 2:
         return
-    share = min(SHARE, seconds[first] / sum(seconds.values()))
-    for name in seconds:
+    share, spent = min(SHARE, seconds[first] / sum(seconds.values())), list[float]()
+    for number, name in enumerate(seconds, start=1):
+        left = max(1, round(seconds_left(list(seconds.values()), share, spent) / 60))
+        report(
+            f"auto: trial {number} of {len(seconds)} ({name}), about {counted(left, 'minute')} left in all"
+        )
+        began = monotonic()
         yield _trial(name, candidates[name], data, share)
+        spent.append(monotonic() - began)
+
+
+def seconds_left(whole: Sequence[float], share: float, spent: Sequence[float]) -> float:
+    """Estimate the seconds of the trials that are left, and of the training of the picked candidate.
+
+    Args:
+        whole: the estimated seconds of a whole training of each candidate, in the order of the trials.
+        share: the share of it that a trial is.
+        spent: the seconds of the trials that have ended; what they took beyond the estimate, as for
+            validations and the repeat term, is expected of each training that is left.
+    """
+    done, left = len(spent), len(whole) - len(spent)
+    beyond = (sum(spent) - share * sum(whole[:done])) / done if done else 0.0
+    return max(0.0, beyond * (left + 1) + share * sum(whole[done:]) + sum(whole) / len(whole))
 
 
 def _seconds(experiment: ExperimentConfig, data: PreparedData) -> float:
@@ -221,7 +312,9 @@ def _seconds(experiment: ExperimentConfig, data: PreparedData) -> float:
         return trainer.seconds_an_epoch(TIMED_STEPS) * experiment.training.epochs
 
 
-def _trial(name: str, experiment: ExperimentConfig, data: PreparedData, share: float) -> Trial:
+def _trial(
+    name: str, experiment: ExperimentConfig, data: PreparedData, share: float
+) -> tuple[Trial, dict[str, Values]]:
     """Train for a share of the epochs."""
     planned, began = experiment.training.epochs, monotonic()
     epochs = max(1, round(share * planned))
@@ -229,25 +322,25 @@ def _trial(name: str, experiment: ExperimentConfig, data: PreparedData, share: f
     with scratch_folder() as folder:
         run = Run(folder, shortened, data.folder, data.fingerprint)
         try:
-            progress = train(run, data, report=lambda _: None)
+            done, values = train_trial(run, data)
         except _FAILURES as error:
-            return _left_out(name, experiment, error)
-    reached = {"value": progress.best, "epoch": progress.best_epoch, "epochs": epochs, "planned": planned}
-    return {"candidate": name, **reached, "seconds": monotonic() - began, "failure": ""}
+            return _left_out(name, experiment, error), {}
+    reached = {"values": means_of(values), "epoch": done.best_epoch, "epochs": epochs, "planned": planned}
+    return {"candidate": name, **reached, "seconds": monotonic() - began, "failure": ""}, values
 
 
 def _left_out(name: str, experiment: ExperimentConfig, reason: object) -> Trial:
-    nothing = {"value": None, "epoch": 0, "epochs": 0, "planned": experiment.training.epochs, "seconds": 0.0}
+    nothing = {"values": {}, "epoch": 0, "epochs": 0, "planned": experiment.training.epochs, "seconds": 0.0}
     return {"candidate": name, **nothing, "failure": " ".join(str(reason).split())}
 
 
 def trial_reason(trial: Trial, metric: str) -> Finding:
     """The sentence of one trial."""
-    if trial["value"] is None:
+    if not trial["values"]:
         return finding("left_out", f"{trial['candidate']} is left out: {trial['failure']}.", **trial)
     sentence = (
         f"In a trial of {trial['epochs']} of {counted(trial['planned'], 'epoch')} ({trial['seconds']:.0f} "
-        f"s), {trial['candidate']} reaches a validation {metric} of {trial['value']:.4f}, at epoch "
-        f"{trial['epoch']}."
+        f"s), {trial['candidate']} reaches a validation {metric} of {with_slots(trial['values'], metric)}, "
+        f"at epoch {trial['epoch']}."
     )
     return finding("trial", sentence, **trial)

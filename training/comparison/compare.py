@@ -85,13 +85,14 @@ def spread(values: Sequence[float]) -> dict[str, Any]:
 def training_summary(runs: Sequence[Run]) -> dict[str, Any]:
     """The spread of the training figures of finished runs.
 
-    The metric is the best one of the validation part; data without one has no such entry.
+    The metrics are the best one of the validation part and those of its slots; data without that part has no
+    such entries.
     """
     ends = [end for run in runs if (end := run.progress()) is not None]
-    best = [value for run in runs if (value := run.best()) is not None]
-    metric = {f"validation {runs[0].experiment.training.metric}": spread(best)} if best else {}
+    best = [value for run in runs if (value := run.best())]
+    names = [name for name in best[0] if all(name in one for one in best)] if best else []
     return {
-        **metric,
+        **{f"validation {name}": spread([one[name] for one in best]) for name in names},
         "epochs": spread([end.epoch for end in ends]),
         "seconds": spread([end.seconds for end in ends]),
     }

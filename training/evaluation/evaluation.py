@@ -14,7 +14,7 @@ from turret.data.ranges import distinct, ranges
 from turret.tower.repeats import Slot
 from turret.tower.towers.model import TwoTowers
 from turret.training.config.experiment import EvaluationConfig
-from turret.training.config.metric import AUC
+from turret.training.config.metric import AUC, SLOTS, slot_metric
 from turret.training.errors import TrainingError
 from turret.training.evaluation.metrics import (
     USED,
@@ -164,7 +164,7 @@ def slots_of(data: PreparedData, config: EvaluationConfig) -> tuple[Slot, ...]:
     """The halves of an answer that are measured apart: none unless used items are ranked beside others."""
     if data.has_queries or config.candidates == "labelled" or leaves_out_all(data, config.exclude_seen):
         return ()
-    return ("again", "new")
+    return SLOTS
 
 
 def in_slot(data: PreparedData, relevant: Relevant, until: HistoryEnd, slot: Slot) -> Relevant:
@@ -175,6 +175,17 @@ def in_slot(data: PreparedData, relevant: Relevant, until: HistoryEnd, slot: Slo
     are_chosen = used_before(data, relevant, until) == (slot == "again")
     counts = np.bincount(owners[are_chosen], minlength=len(relevant.users))
     return Relevant(relevant.users, relevant.rows[are_chosen], np.concatenate([[0], np.cumsum(counts)]))
+
+
+Sets = Sequence[tuple[Slot, Relevant]]
+"""Slots with their targets, of the same users, the first of all items; some users have none in a slot."""
+
+
+def slot_sets(data: PreparedData, relevant: Relevant, until: HistoryEnd, config: EvaluationConfig) -> Sets:
+    """All relevant items, and those of each slot that is measured apart and has some."""
+    slots: tuple[Slot, ...] = ("all", *slots_of(data, config))
+    sets = [(slot, in_slot(data, relevant, until, slot)) for slot in slots]
+    return [(slot, own) for slot, own in sets if slot == "all" or len(own.rows)]
 
 
 def masked(data: PreparedData, relevant: Relevant, until: HistoryEnd, seen: Seen) -> NDArray[np.bool_]:
@@ -200,14 +211,12 @@ def _among(
 
 def measure(
     ranked: Iterable[Mapping[Slot, NDArray[np.int64]]],
-    sets: Sequence[tuple[Slot, Relevant]],
+    sets: Sets,
     ks: Sequence[int],
     item_count: int,
     label: str,
 ) -> tuple[list[dict[str, Values]], dict[str, float]]:
     """Measure rankings of max(ks) items, blocks [b, K] of rows with -1 for none, by slot.
-
-    `sets` are of the same users, the first of all items.
 
     Returns:
         The metrics of each of `sets` by name, [U] each, NaN for users without relevant items; and coverage@k,
@@ -250,14 +259,30 @@ def metric_of(
 
     Items are ranked `among` all, the user's used ones (`again`), or the others (`new`).
     """
+    (values,) = values_of(scores_of, data, [(among, relevant)], metric, config).values()
+    return float(values.mean())
+
+
+def values_of(
+    scores_of: ScoresOf, data: PreparedData, sets: Sets, metric: str, config: EvaluationConfig
+) -> dict[str, Values]:
+    """One metric of any ranker in the validation part, for each user and in each of the slots of `sets`.
+
+    Returns float64 [U] by name, such as "ndcg@10" and "new ndcg@10"; NaN for users without a target there.
+    """
+    users = sets[0][1].users
     if metric == AUC:
-        return float(auc_of_users(scores_of, data, "validation", relevant.users).mean())
+        return {AUC: auc_of_users(scores_of, data, "validation", users)}
     k, is_labelled = int(metric.partition("@")[2]), config.candidates == "labelled"
-    blocks = rank_slots(
-        scores_of, data, relevant.users, "validation", k, config.exclude_seen, is_labelled, (among,)
-    )
-    (values,), _ = measure(blocks, [(among, relevant)], [k], len(data.item_ids), "validating")
-    return float(values[metric].mean())
+    slots = [slot for slot, _ in sets]
+    blocks = rank_slots(scores_of, data, users, "validation", k, config.exclude_seen, is_labelled, slots)
+    values, _ = measure(blocks, sets, [k], len(data.item_ids), "validating")
+    return {slot_metric(slot, metric): own[metric] for slot, own in zip(slots, values, strict=True)}
+
+
+def means_of(values: Mapping[str, Values]) -> dict[str, float]:
+    """The mean of each metric over the users that have it."""
+    return {name: float(np.nanmean(own)) for name, own in values.items()}
 
 
 def sample_users(relevant: Relevant, most: int, random: np.random.Generator) -> Relevant:
@@ -302,31 +327,30 @@ def evaluate_rankers(
     groups, by_kind = user_groups(data, part, relevant), relevant_by_kind(data, part, relevant)
     sizes = {name: int(members.sum()) for name, members in groups.items()}
     sizes |= {name: int((own.counts > 0).sum()) for name, own in by_kind.items()}
-    slots = {slot: in_slot(data, relevant, part, slot) for slot in slots_of(data, config)}
-    slots = {slot: own for slot, own in slots.items() if len(own.rows)}
+    _, *slots = slot_sets(data, relevant, part, config)
     report: dict[str, Any] = {
         **_description(data, part, relevant, config),
         "slots": {
             slot: {"users": int((own.counts > 0).sum()), "share": len(own.rows) / len(relevant.rows)}
-            for slot, own in slots.items()
+            for slot, own in slots
         },
         "slices": {name: {"users": size} for name, size in sizes.items()},
     }
     all_values: dict[str, dict[str, Values]] = {}
     offered, count = users_with_negatives(data, part), len(data.item_ids)
     is_labelled, most = config.candidates == "labelled", max(config.k)
-    sets: list[tuple[Slot, Relevant]] = [("all", own) for own in (relevant, *by_kind.values())]
-    sets += slots.items()
+    sets: Sets = [*(("all", own) for own in (relevant, *by_kind.values())), *slots]
+    ranked_slots: list[Slot] = ["all", *(slot for slot, _ in slots)]
     for name, make_scores in rankers.items():
         with progress(f"preparing {name}"):
             scores_of = make_scores()
         ranked = rank_slots(
-            scores_of, data, relevant.users, part, most, config.exclude_seen, is_labelled, ("all", *slots)
+            scores_of, data, relevant.users, part, most, config.exclude_seen, is_labelled, ranked_slots
         )
         found, coverage = measure(ranked, sets, config.k, count, f"ranking by {name}")
         values, of_kinds = found[0], found[1 : 1 + len(by_kind)]
-        for slot, own in zip(slots, found[1 + len(by_kind) :], strict=True):
-            values |= {f"{slot} {metric}": value for metric, value in own.items()}
+        for (slot, _), own in zip(slots, found[1 + len(by_kind) :], strict=True):
+            values |= {slot_metric(slot, metric): value for metric, value in own.items()}
         if len(offered):  # the others have NaN
             values[AUC] = np.full(len(relevant.users), np.nan)
             indices = np.searchsorted(relevant.users, offered)

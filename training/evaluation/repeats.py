@@ -24,7 +24,8 @@ from turret.tower.repeats import (
 )
 from turret.training.batches.event_times import seconds
 from turret.training.config.experiment import EvaluationConfig
-from turret.training.evaluation.evaluation import Relevant, metric_of
+from turret.training.evaluation.evaluation import Relevant, Sets, values_of
+from turret.training.evaluation.metrics import Values
 from turret.training.evaluation.ranking import SCORES_A_BLOCK, USERS_A_BLOCK, ScoresOf
 from turret.training.evaluation.seen import history_bounds, left_out_pairs, mask, uses_of
 from turret.training.randomness import stream
@@ -132,31 +133,27 @@ def fit_repeats(scores_of: ScoresOf, data: PreparedData, seen: Seen, relevant: R
     halves = [relevant.take(np.sort(half)) for half in np.array_split(known, 2)]
     with progress("fitting the repeat term", len(known)) as advance:
         first, second = (_choices(scores_of, data, seen, half, advance) for half in halves)
-    whole, of_first, of_second = (_term(_joined(one), data) for one in (first + second, first, second))
+    with progress("fitting the weights of the repeat term"):
+        whole, of_first, of_second = (_term(_joined(one), data) for one in (first + second, first, second))
     return Fit(whole, of_first, of_second, halves[1].users)
 
 
-def metric_across(
-    scores_of: ScoresOf,
-    fit: Fit,
-    data: PreparedData,
-    relevant: Relevant,
-    metric: str,
-    config: EvaluationConfig,
-) -> tuple[float, float]:
-    """As `metric_of`, without a term, and with that of the half of the users that a user is not in.
+def values_across(
+    scores_of: ScoresOf, fit: Fit, data: PreparedData, sets: Sets, metric: str, config: EvaluationConfig
+) -> dict[str, Values]:
+    """As `values_of`, with the term of the half of the users that a user is not in.
 
     A term looks good to the users that it was fitted on, even where they repeat by chance.
     """
-    is_second, totals = np.isin(relevant.users, fit.second), np.zeros(2)
+    users, values = sets[0][1].users, dict[str, Values]()
+    is_second = np.isin(users, fit.second)
     for term, are_others in ((fit.of_first, is_second), (fit.of_second, ~is_second)):
         if are_others.any():
-            others = relevant.take(np.flatnonzero(are_others))
-            rankers = scores_of, with_repeats(scores_of, term, data, "validation")
-            found = [metric_of(one, data, others, metric, config) for one in rankers]
-            totals += len(others.users) * np.array(found)
-    without, value = (totals / len(relevant.users)).tolist()
-    return without, value
+            others = [(slot, own.take(np.flatnonzero(are_others))) for slot, own in sets]
+            ranker = with_repeats(scores_of, term, data, "validation")
+            for name, found in values_of(ranker, data, others, metric, config).items():
+                values.setdefault(name, np.full(len(users), np.nan))[are_others] = found
+    return values
 
 
 def _term(choices: _Choices, data: PreparedData) -> RepeatTerm:

@@ -27,7 +27,7 @@ from turret.training.verdict.order import ORDERED_RATIO, order_of
 TELLING = 0.1
 # A share of targets that baselines can't find from which on it is told.
 MANY_COLD = 0.1
-_SLOTS = {"again": "items that the user had used", "new": "items that are new to the user"}
+IN_SLOT = {"again": "items that the user had used", "new": "items that are new to the user"}
 _OPENINGS = {"better": "Better than", "worse": "Worse than", "unclear": "No clear difference from"}
 # Shares of events that repeat an item of their user: worth a sentence from MANY on, and below FEW.
 MANY, FEW = 0.05, 0.01
@@ -233,14 +233,14 @@ def slot_findings(report: dict[str, Any], metric: str) -> Iterator[Finding]:
         if own["users"] < LEAST_USERS or name not in report[TOWERS]:
             continue
         means = {other: report[other][name]["mean"] for other in report["differences"]}
-        best = max(means, key=lambda other: means[other])
+        best = max(reversed(means), key=lambda other: means[other])  # of equals EASE, not its variant
         difference, towers = report["differences"][best][name], report[TOWERS][name]["mean"]
         low, high = difference["low"], difference["high"]
         result = "better" if low > 0 else "worse" if high < 0 else "unclear"
         opening = {"better": "Better than", "worse": "Below", "unclear": "No clear difference from"}[result]
         yield finding(
             "slot",
-            f"{opening} {BASELINES[best].title} for {_SLOTS[slot]}, {own['share']:.0%} of the targets: "
+            f"{opening} {BASELINES[best].title} for {IN_SLOT[slot]}, {own['share']:.0%} of the targets: "
             f"{metric} among these is {towers:.4f} against {means[best]:.4f}, a difference of "
             f"{difference['mean']:+.4f}, 95 % interval over paired users [{low:+.4f}, {high:+.4f}].",
             slot=slot,
