@@ -10,6 +10,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, NamedTuple, NoReturn
 
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from turret.service.error_responses import write_error
@@ -19,6 +20,8 @@ from turret.service.http.turns import Turns
 ADMIN_CONNECTIONS = 64  # more than the limit
 HEAD_SECONDS = 10.0  # from the first byte of a head to its end
 HEAD_BYTES, HEAD_LINES = 16_384, 100
+# Parsed at once, unless it is the rest of a body; a request has at least the bytes of the shortest one.
+PIECE_BYTES, _SHORTEST, _BLANK_LINE = 1_024, len(b"GET / HTTP/1.1\r\n\r\n"), b"\r\n\r\n"
 # Chunk sizes, extensions and trailers: so many bytes beyond the size of the body.
 FRAMING_BYTES = 16_384
 LINGER_SECONDS = 1.0  # in which a client may read its refusal; further bytes are ignored
@@ -62,6 +65,24 @@ def guarded(
     return type("GuardedProtocol", (Guard,), limits)
 
 
+class _Held(FlowControl):
+    """Reads nothing while input of the connection waits, which uvicorn would read on for at each answer."""
+
+    is_held = False
+
+    def hold(self, is_held: bool) -> None:
+        """Read nothing from now on, or go on."""
+        self.is_held = is_held
+        if is_held:
+            self.pause_reading()
+        else:
+            self.resume_reading()
+
+    def resume_reading(self) -> None:
+        if not self.is_held:
+            super().resume_reading()
+
+
 class Guard(HttpToolsProtocol):
     """A connection within limits, see `guarded`."""
 
@@ -75,6 +96,8 @@ class Guard(HttpToolsProtocol):
         self._is_head = True  # the next byte is one of a head
         self._overhead = 0  # bytes of this request that are not its body
         self._body = 0
+        self._left = 0  # bytes of this body to come, where its length is known
+        self._input = bytearray()  # not parsed yet
         self._running: RequestResponseCycle | None = None  # uvicorn's `cycle` is the newest one
         self._fault: Refusal | None = None  # of a callback of the parser
         self._last: Refusal | None = None  # to be sent after the answers to earlier requests
@@ -84,6 +107,7 @@ class Guard(HttpToolsProtocol):
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # as uvicorn's
         """Begin the deadline of the first head; close a connection beyond the limit."""
         super().connection_made(transport)
+        self.flow: _Held = _Held(transport)
         is_admin = self.admin_port is not None and self.server and self.server[1] == self.admin_port
         if len(self.connections) > self.most + (ADMIN_CONNECTIONS if is_admin else 0):
             self._is_over = True
@@ -106,14 +130,33 @@ class Guard(HttpToolsProtocol):
         self.turns.call(self._end_idle, self.timeout_keep_alive_task)
 
     def data_received(self, data: bytes) -> None:
-        """Parse input in small pieces, as a head that ends within a piece is counted up to its end only."""
-        for start in range(0, len(data), HEAD_BYTES):
-            piece = data[start : start + HEAD_BYTES]
-            if not (self._is_over or self.transport.is_closing()):
-                self._overhead += len(piece)
-                super().data_received(piece)
-                if not self._is_over:
-                    self._check()
+        """Parse input, of which what follows a request waits until that has been answered.
+
+        Parsed, a short request takes two hundred times its bytes, and a client could send thousands at once.
+        """
+        self._input += data
+        self._parse()
+
+    def _parse(self) -> None:
+        while self._input and not (self._is_over or self.transport.is_closing()):
+            if self._is_head and self._running is not None:
+                self.flow.hold(True)
+                return
+            size = min(self._left, HEAD_BYTES) or self._head_piece()
+            piece = bytes(self._input[:size])
+            del self._input[:size]
+            self._overhead += len(piece)
+            super().data_received(piece)
+            if not self._is_over:
+                self._check()
+        self._input.clear()
+        if self.flow.is_held:
+            self.flow.hold(False)
+
+    def _head_piece(self) -> int:
+        """The bytes of the input up to the end of a head, as a head is counted up to its end only."""
+        end = self._input.find(_BLANK_LINE, _SHORTEST - len(_BLANK_LINE), PIECE_BYTES)
+        return PIECE_BYTES if end < 0 else end + len(_BLANK_LINE)
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what uvicorn can't parse, and what a callback below has raised an error for."""
@@ -126,6 +169,7 @@ class Guard(HttpToolsProtocol):
         # The bytes that were counted may include some of the body.
         if len(self.headers) > HEAD_LINES or (self._overhead > HEAD_BYTES and self._head_size() > HEAD_BYTES):
             self._fail(HEAD_TOO_LARGE)
+        self._left = int(dict(self.headers).get(b"content-length", 0))
         super().on_headers_complete()
         if not self.pipeline:
             self._running = self.cycle
@@ -136,12 +180,13 @@ class Guard(HttpToolsProtocol):
         """Count a part of a body."""
         self._overhead -= len(body)
         self._body += len(body)
+        self._left = max(0, self._left - len(body))
         super().on_body(body)
 
     def on_message_complete(self) -> None:
         """Expect the next head."""
         self._is_head = True
-        self._overhead = self._body = 0
+        self._overhead = self._body = self._left = 0
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
@@ -153,6 +198,8 @@ class Guard(HttpToolsProtocol):
             self._end(self._last)
             return
         super().on_response_complete()
+        if self._input:
+            self.turns.call(self._parse)
         # A client that waits for a 100 may send its body or its next request after a refusal.
         is_awaited = self.expect_100_continue and not self._is_head and not self._body
         if is_awaited and self.cycle.response_complete:

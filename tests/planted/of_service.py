@@ -249,6 +249,20 @@ def connections_that_end_together_end_in_one_turn(original: Any, self: Any) -> A
     return seeing(original, A_TURN=10**9)(self)
 
 
+@planted("service.http.guard:Guard._parse", "service/test_http_connections.py")
+def requests_behind_one_that_runs_are_parsed(original: Any, self: Any) -> None:
+    running, self._running = self._running, None
+    original(self)
+    self._running = self._running or running
+
+
+@planted("service.http.guard:_Held.resume_reading", "service/test_http_connections.py")
+def input_is_read_while_other_input_waits(original: Any, self: Any) -> None:
+    is_held, self.is_held = self.is_held, False
+    original(self)
+    self.is_held = is_held
+
+
 @planted("service.http.guard:Guard._check", "service/test_http_connections.py")
 def the_framing_of_a_body_is_not_counted(original: Any, *given: Any) -> Any:
     return seeing(original, FRAMING_BYTES=1 << 40)(*given)

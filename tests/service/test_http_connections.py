@@ -16,6 +16,7 @@ from turret.service.settings import Settings
 
 BODY = b"0123456789"
 CHUNKED = b"POST /v1/recommend HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+READ = 256 * 1024  # the most that the event loop reads at once
 CLOSED = POST.replace(b"/v1/recommend", b"/closed")
 
 
@@ -32,8 +33,20 @@ CLOSED = POST.replace(b"/v1/recommend", b"/closed")
         (b"GET /" + b"x" * HEAD_BYTES + b" HTTP/1.1\r\n\r\n", 431, "headers"),
         (b"GET / HTTP/1.1\r\n" + b"X: x\r\n" * 101 + b"\r\n", 431, "headers"),
         (b"GET / HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n", 400, "request"),
+        (b"GET / HTTP/1.1\r\nContent-Length: %b5\r\n\r\n" % (b"0" * 5_000), 400, "request"),
     ],
-    ids=["no http", "no ascii", "connect", "upgrade", "header", "endless", "path", "lines", "two lengths"],
+    ids=[
+        "no http",
+        "no ascii",
+        "connect",
+        "upgrade",
+        "header",
+        "endless",
+        "path",
+        "lines",
+        "two lengths",
+        "zeros",
+    ],
 )
 async def test_a_head_that_can_not_be_read_is_refused_and_its_connection_closed(
     content: bytes, status: int, field: str
@@ -325,6 +338,34 @@ async def test_a_place_is_kept_until_its_request_has_ended_also_without_its_clie
         await eventually(lambda: server.places == 0, "it has ended")
 
 
+# ---- Turns of the event loop
+
+
+class Turns:
+    """Counts the calls of methods in each turn of the running event loop."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls = Counter[int]()
+        self._turn, self._monkeypatch = 0, monkeypatch
+        loop: Any = asyncio.get_running_loop()
+        run_once = loop._run_once
+
+        def counted() -> None:
+            self._turn += 1
+            run_once()
+
+        loop._run_once = counted
+
+    def count(self, owner: type, name: str) -> None:
+        original = getattr(owner, name)
+
+        def method(one: object, *given: object) -> None:
+            self.calls[self._turn] += 1
+            original(one, *given)
+
+        self._monkeypatch.setattr(owner, name, method)
+
+
 @pytest.mark.parametrize(
     ("sent", "ends"),
     [
@@ -340,28 +381,10 @@ async def test_connections_that_end_together_leave_room_in_each_turn(
     sent: bytes, ends: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All of some thousands in one turn of the loop would hold everybody else for a second."""
-    turn, ended = 0, Counter[int]()
-    loop: Any = asyncio.get_running_loop()
-    run_once = loop._run_once
-
-    def counted() -> None:
-        nonlocal turn
-        turn += 1
-        run_once()
-
-    def count(owner: type, name: str) -> None:
-        original = getattr(owner, name)
-
-        def method(self: object, *given: object) -> None:
-            ended[turn] += 1
-            original(self, *given)
-
-        monkeypatch.setattr(owner, name, method)
-
+    turns = Turns(monkeypatch)
     for name in ("_give_up", "_end_idle", "_lose"):
-        count(Guard, name)
-    count(_Request, "end_late")
-    loop._run_once = counted
+        turns.count(Guard, name)
+    turns.count(_Request, "end_late")
     number = 5 * A_TURN
     async with running(most=number, limit=number) as server:
         if ends == "its client":
@@ -373,5 +396,44 @@ async def test_connections_that_end_together_leave_room_in_each_turn(
                 client.close()
         await eventually(lambda: not server.server.server_state.connections, "all have ended")
         server.app.open.set()
-    assert ended.total() >= number
-    assert max(ended.values()) <= 2 * A_TURN  # as many requests as connections
+    assert turns.calls.total() >= number
+    assert max(turns.calls.values()) <= 2 * A_TURN  # as many requests as connections
+
+
+async def test_requests_behind_one_that_runs_are_neither_parsed_nor_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Parsed, they would take two hundred times their bytes, and all in one turn of the loop."""
+    turns, next_ones = Turns(monkeypatch), GET + sized(500) + b"x" * 500
+    turns.count(Guard, "on_headers_complete")
+    async with running() as server:
+        server.app.open.clear()
+        client = await server.connect(POST + BODY + next_ones * 1_000)
+        await eventually(lambda: server.app.began == 1, "the first has begun")
+        connection: Any = next(iter(server.server.server_state.connections))
+        await asyncio.sleep(1)
+        assert turns.calls.total() == 1
+        assert 0 < len(connection._input) <= READ
+        server.app.open.set()
+        for _ in range(2_001):
+            served(await client.answer())
+            assert len(connection._input) <= READ
+    assert max(turns.calls.values()) == 1
+    assert [body for _, body in server.app.requests] == [BODY, *[b"", b"x" * 500] * 1_000]
+
+
+async def test_next_requests_of_many_connections_begin_a_few_in_each_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    turns, number = Turns(monkeypatch), 5 * A_TURN
+    turns.count(Guard, "on_headers_complete")
+    async with running(most=number, limit=number) as server:
+        server.app.open.clear()
+        clients = [await server.connect(GET * 3) for _ in range(number)]
+        await eventually(lambda: server.app.began == number, "the first of each has begun")
+        turns.calls.clear()
+        server.app.open.set()
+        for client in clients * 3:
+            served(await client.answer())
+    assert turns.calls.total() == 2 * number
+    assert max(turns.calls.values()) <= A_TURN
