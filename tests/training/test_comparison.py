@@ -1,6 +1,7 @@
 """Runs compared, and runs of several seeds as one."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,24 @@ def test_a_comparison_is_a_table_or_json(
     shown = json.loads(capsys.readouterr().out, parse_float=lambda number: round(float(number), 9))
     assert shown["users"] == 60
     assert shown["runs"][1]["difference"]["ndcg@10"]["mean"] == pytest.approx(differences.mean())
+
+
+def test_both_halves_of_an_answer_are_compared(tmp_path: Path, capsys: Capture) -> None:
+    """Each over the users with such targets, beside the metric of all; or one of them as the metric."""
+    runs = []
+    for name, again in (("one", [0.25, 0.5, None]), ("two", [0.5, 0.5, None])):
+        runs.append(made(tmp_path / name, ["a", "b", "c"], [0.1, 0.2, 0.3], []))
+        path = runs[-1] / PER_USER["test"]
+        halves = {"towers again ndcg@10": again, "towers new ndcg@10": [None, None, 0.125]}
+        pl.read_parquet(path).with_columns(
+            **{key: pl.Series(own) for key, own in halves.items()}
+        ).write_parquet(path)
+    compare_command(runs, "test", "ndcg@10", as_json=False)
+    shown = capsys.readouterr().out
+    assert re.search(r"again ndcg@10[ │]+0\.3750[ │]+0\.5000, \+0\.1250 \[", shown)
+    assert re.search(r"new ndcg@10[ │]+0\.1250[ │]+0\.1250, ", shown)
+    compare_command(runs, "test", "again ndcg@10", as_json=False)
+    assert re.search(r"2[ │]+0\.5000 \[[^]]+\][ │]+\+0\.1250 \[", capsys.readouterr().out)
 
 
 def test_runs_that_can_not_be_compared_are_refused(

@@ -47,8 +47,9 @@ from turret.training.evaluation.ranking import (
 )
 from turret.training.evaluation.repeats import fit_repeats
 from turret.training.evaluation.seen import left_out_pairs, mask
-from turret.training.evaluation.table import metrics_table
+from turret.training.evaluation.table import distinct_metrics, metrics_table
 from turret.training.export.export import export
+from turret.training.page.figures import training_figures
 from turret.training.run import PER_USER, Run, build_model
 from turret.training.trainer import train
 
@@ -319,6 +320,11 @@ def test_both_halves_of_an_answer_are_measured(run: Run, loyal: PreparedData) ->
     gap = report["towers"]["new ndcg@10"]["mean"] - report["popularity"]["new ndcg@10"]["mean"]
     assert report["differences"]["popularity"]["new ndcg@10"]["mean"] == pytest.approx(gap)
     assert "again ndcg@10" in metrics_table(report)
+    shown = distinct_metrics([report["towers"], report["popularity"]])
+    assert "recall@10" in shown["hr@10"]
+    assert shown["new hr@10"] == ["new recall@10"]
+    (title, curve), *_ = [one for one in training_figures({"": [run]}) if one[0].startswith("Validation")]
+    assert (title, curve is None) == ("Validation new ndcg@10", False)
 
 
 def test_a_bundle_answers_what_the_evaluation_ranks(run: Run, loyal: PreparedData, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from turret.training.evaluation.evaluation import TOWERS, EvaluatedPart, differe
 from turret.training.evaluation.metrics import NEW, USED, Values, difference_interval
 from turret.training.evaluation.per_user import load_per_user
 from turret.training.run import MODEL, PER_USER, RUN, Run
-from turret.training.verdict.verdict import best_baseline_finding, comparison_findings, main_metric
+from turret.training.verdict.verdict import best_baseline_finding, main_metric, told_findings
 
 _MOST, _LIMIT = 1000, 2**32
 # Findings about the data and the settings: the same for all seeds.
@@ -116,7 +116,7 @@ def evaluation_summary(runs: Sequence[Run], part: EvaluatedPart) -> dict[str, An
         }
         for name, own in values.items()
     }
-    counts = ("users", "users_with_negatives", "items", "relevant_items", "relevant_cold")
+    counts = ("users", "users_with_negatives", "items", "relevant_items", "relevant_cold", "slots")
     report = {
         **{name: reports[0][name] for name in ("part", *counts, "exclude_seen") if name in reports[0]},
         "seeds": [run.experiment.training.seed for run in runs],
@@ -125,7 +125,7 @@ def evaluation_summary(runs: Sequence[Run], part: EvaluatedPart) -> dict[str, An
     }
     metric = main_metric(report, experiment)
     of_data = [finding for finding in reports[0]["verdict"] if finding["kind"] in _OF_DATA]
-    return {**report, "verdict": [*comparison_findings(report, metric), *of_data], "metric": metric}
+    return {**report, "verdict": [*told_findings(report, metric), *of_data], "metric": metric}
 
 
 def open_sides(folders: Sequence[Path]) -> list[Runs]:

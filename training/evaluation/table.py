@@ -12,6 +12,7 @@ from turret.data.text import (
     text_table,
     with_interval,
 )
+from turret.training.config.metric import SLOTS, slot_metric
 from turret.training.evaluation.evaluation import SLICED, TOWERS
 
 Report = dict[str, Any]
@@ -74,7 +75,8 @@ def distinct_metrics(summaries: Sequence[Mapping[str, Any]]) -> dict[str, list[s
     shown: dict[str, list[str]] = {}
     for name in summaries[0]:
         kind, _, k = name.partition("@")
-        twin = f"{_TWINS.get(kind)}@{k}"
+        slot, space, kind = kind.rpartition(" ")
+        twin = f"{slot}{space}{_TWINS.get(kind)}@{k}"
         if twin in shown and all(each[name] == each[twin] for each in summaries):
             shown[twin].append(name)
         else:
@@ -181,6 +183,12 @@ def comparison_table(report: Report, metric: str) -> str:
         parts.append(f"{number}: {run['run']}{seeds}")
         if run["baseline"]:
             parts.append(f"   {run['baseline']['sentence']}")
+    measured = report["runs"][0]["metrics"]
+    slots = [name for slot in SLOTS if (name := slot_metric(slot, metric)) in measured]
+    if slots:
+        in_slots = [(name, *(_with_difference(run, name) for run in runs.values())) for name in slots]
+        title = "used items (again) and others (new), and the difference from 1"
+        parts.append(text_table(("slot", *runs), in_slots, title))
     if report["slices"]:
         slices = [
             (name, f"{group['users']:,}", *(_with_difference(run, metric) for run in group["runs"]))

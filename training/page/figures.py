@@ -41,8 +41,11 @@ def training_figures(runs: Mapping[str, Sequence[Run]]) -> list[tuple[str, str |
         for index, (label, seeds) in enumerate(runs.items())
         for number, run in enumerate(seeds)
     ]
-    metric = drawn[0][1].experiment.training.metric
-    names = {"Training loss, mean of an epoch": "loss/epoch", f"Validation {metric}": f"validation/{metric}"}
+    # Of the first training: that of experiment.training.metric, or its slot of new items.
+    every = (name for *_, history in drawn[:1] for entry in history for name in entry)
+    validation = next((name for name in every if name.startswith("validation/")), "validation/")
+    title = f"Validation {validation.removeprefix('validation/')}".rstrip()
+    names = {"Training loss, mean of an epoch": "loss/epoch", title: validation}
     if len(drawn) == 1:
         names = {"Training loss of batches": "loss/train", **names}
         names |= {"Learning rate": "learning_rate", "Examples per second": "examples_per_second"}

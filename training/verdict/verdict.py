@@ -9,6 +9,7 @@ from turret.data.manifest import FeatureSummary
 from turret.data.prepared import PreparedData
 from turret.data.progress import counted
 from turret.tower.config import FeatureNames
+from turret.tower.repeats import Slot
 from turret.training.baselines.registry import BASELINES
 from turret.training.checkpoint import Progress
 from turret.training.config.experiment import (
@@ -17,10 +18,10 @@ from turret.training.config.experiment import (
     load_experiment,
     shipped_experiments,
 )
-from turret.training.config.metric import AUC
+from turret.training.config.metric import AUC, slot_metric
 from turret.training.evaluation.evaluation import TOWERS
 from turret.training.evaluation.metrics import LEAST_USERS, STRANGERS
-from turret.training.used_items import leaves_out_all
+from turret.training.used_items import leaves_out_all, wants_repeats
 from turret.training.verdict.order import ORDERED_RATIO, order_of
 
 # An evaluation that can't tell a tenth more from the best baseline says little.
@@ -71,15 +72,13 @@ def verdict(
         choice: the choice of `--experiment auto`, if it made the settings by trials of what to read.
     """
     metric = main_metric(report, experiment)
-    compared = comparison_findings(report, metric)
+    compared = told_findings(report, metric)
     is_told = any(one["kind"] == "baseline" for one in compared)
-    end = training_end(progress, experiment.training)
+    measured: Slot = "new" if wants_repeats(experiment, data) and experiment.training.metric != AUC else "all"
+    end = training_end(progress, experiment.training, measured)
     is_tried = choice is not None and bool(choice["trials"])
-    slots = list(slot_findings(report, metric)) if is_told else []
     findings = [
-        *(one for one in slots if one["figures"]["result"] == "worse"),  # the bad news first
         *compared,
-        *(one for one in slots if one["figures"]["result"] != "worse"),
         strangers(report, metric),
         *left_out_findings(report),
         # A metric that tells nothing gives no reason to train for longer.
@@ -89,6 +88,16 @@ def verdict(
         repeats(report, data),
     ]
     return [one for one in findings if one is not None]
+
+
+def told_findings(report: dict[str, Any], metric: str) -> list[Finding]:
+    """The findings about baselines, of all items and of each slot; a slot below one comes first."""
+    compared = comparison_findings(report, metric)
+    if not any(one["kind"] == "baseline" for one in compared):
+        return compared
+    slots = list(slot_findings(report, metric))
+    worse = [one for one in slots if one["figures"]["result"] == "worse"]
+    return [*worse, *compared, *(one for one in slots if one not in worse)]
 
 
 def comparison_findings(report: dict[str, Any], metric: str) -> list[Finding]:
@@ -271,8 +280,8 @@ def strangers(report: dict[str, Any], metric: str) -> Finding | None:
     return finding("strangers", f"{sentence}.", **figures)
 
 
-def training_end(progress: Progress | None, settings: TrainingConfig) -> Finding | None:
-    """An unfinished training, or one whose last epoch was the best by a margin."""
+def training_end(progress: Progress | None, settings: TrainingConfig, slot: Slot = "all") -> Finding | None:
+    """An unfinished training, or one whose last epoch was the best by a margin, validated in a slot."""
     if progress is None:
         return None
     if not progress.finished:
@@ -290,8 +299,8 @@ def training_end(progress: Progress | None, settings: TrainingConfig) -> Finding
         return None
     rise = value / before - 1
     sentence = (
-        f"Training was still improving at its end: validation {settings.metric} rose by {rise:.1%} from "
-        f"epoch {first:.0f} ({before:.4f}) to {last:.0f} ({value:.4f}); train again with "
+        f"Training was still improving at its end: validation {slot_metric(slot, settings.metric)} rose by "
+        f"{rise:.1%} from epoch {first:.0f} ({before:.4f}) to {last:.0f} ({value:.4f}); train again with "
         f"--set training.epochs={2 * settings.epochs}."
     )
     figures = {"from_epoch": first, "from": before, "to_epoch": last, "to": value, "rise": rise}
