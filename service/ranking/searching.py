@@ -132,20 +132,25 @@ Ranked = Callable[[int], Ranking]
 POOL, POOL_PER_ITEM = 100, 4
 # The best items among which a cap chooses: else one that can't be met would read the whole catalog.
 CAPPED, CAPPED_PER_ITEM = 1_000, 10
+# Pages end here, as those of a search: a cursor that a client has made up would rank the whole catalog.
+PAGED = 10_000
 _TOLERANCE = 1e-5
 
 
 def select(ranked: Ranked, query: Query, view: ItemView, by_towers: bool = True) -> Ranking:
     """Select the first k items that meet the conditions of a query; fewer only if no more exist.
 
-    A cap chooses among the best `CAPPED_PER_ITEM` k items, or `CAPPED` if these are more.
+    A cap chooses among the best `CAPPED_PER_ITEM` k items, or `CAPPED` if these are more, and a further page
+    among the best `PAGED`.
 
     The least score of the request is one of the towers: unless the ranking is `by_towers`, it doesn't count.
     """
     request, after = query.request, query.after
     minimum = None if request.min_score is None or not by_towers else np.float32(request.min_score)
-    most = max(CAPPED, CAPPED_PER_ITEM * request.k) if request.cap else math.inf
-    fetch = _pool(request.k) if request.diversity else request.k + (after.shown if after else 0)
+    most = max(CAPPED, CAPPED_PER_ITEM * request.k) if request.cap else PAGED if after else math.inf
+    fetch = _pool(request.k) if request.diversity else request.k
+    if after is not None:
+        fetch = min(fetch + after.shown, PAGED)
     while True:
         ranking = ranked(fetch)
         is_whole = len(ranking.rows) < fetch or fetch == most
@@ -160,7 +165,8 @@ def select(ranked: Ranked, query: Query, view: ItemView, by_towers: bool = True)
         chosen = _chosen(kept, request, view)
         if len(chosen.rows) == request.k or is_whole:
             return chosen
-        fetch = int(min(fetch * POOL_PER_ITEM, most))
+        # Much has changed since the previous page, or its cursor is made up.
+        fetch = PAGED if after else int(min(fetch * POOL_PER_ITEM, most))
 
 
 def _comes_after(ranking: Ranking, after: Cursor) -> NDArray[np.bool_]:

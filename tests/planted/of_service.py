@@ -309,6 +309,11 @@ def a_cap_that_cannot_be_met_reads_the_whole_catalog(original: Any, *given: Any,
     return seeing(original, CAPPED=10**9)(*given, **named)
 
 
+@planted("service.ranking.searching:select", "service/test_ranking.py")
+def a_made_up_cursor_ranks_the_whole_catalog(original: Any, *given: Any, **named: Any) -> Any:
+    return seeing(original, PAGED=10**9)(*given, **named)
+
+
 @planted("service.search.catalog:_without_accents", "service/test_page.py")
 def accents_are_sorted_before_they_are_dropped(original: Any, text: Any) -> Any:
     return original(unicodedata.normalize("NFKD", text))

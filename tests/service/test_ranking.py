@@ -24,7 +24,15 @@ from turret.service.ranking.answers import recommend
 from turret.service.ranking.item_view import ItemView
 from turret.service.ranking.query import NO_HISTORY, Query, QueryReader, make_query
 from turret.service.ranking.recommender import MicroBatcher
-from turret.service.ranking.searching import CAPPED, CAPPED_PER_ITEM, POOL, POOL_PER_ITEM, Ranked, select
+from turret.service.ranking.searching import (
+    CAPPED,
+    CAPPED_PER_ITEM,
+    PAGED,
+    POOL,
+    POOL_PER_ITEM,
+    Ranked,
+    select,
+)
 from turret.service.schemas.fields import Cursor
 from turret.service.schemas.requests import RecommendRequest
 from turret.service.settings import Settings
@@ -199,6 +207,22 @@ def test_a_page_is_found_though_the_ranking_has_changed(
 ) -> None:
     shown, score, row = cursor
     assert chosen(conditions(k, Cursor("v1", 0, shown, float(score), row)), ranked) == expected
+
+
+@pytest.mark.parametrize(
+    ("shown", "last", "found"),
+    [(0xFFFFFFF, 5, 10), (0, 10**6, 0), (PAGED - 4, PAGED - 5, 4)],
+    ids=["made-up offset", "made-up score", "the last page"],
+)
+def test_no_cursor_makes_a_page_read_on_behind_the_last_one(shown: int, last: int, found: int) -> None:
+    read: list[int] = []
+
+    def ranked(k: int) -> Ranking:
+        read.append(min(k, 10**5))
+        return Ranking(rows := np.arange(read[-1]), -rows.astype(np.float32))
+
+    assert len(chosen(conditions(10, Cursor("v1", 0, shown, -float(last), last)), ranked)) == found
+    assert sum(read) <= PAGED + 10
 
 
 @pytest.mark.parametrize(
