@@ -22,6 +22,8 @@ HEAD_SECONDS = 10.0  # from the first byte of a head to its end
 HEAD_BYTES, HEAD_LINES = 16_384, 100
 # Parsed at once, unless it is the rest of a body; a request has at least the bytes of the shortest one.
 PIECE_BYTES, _SHORTEST, _BLANK_LINE = 1_024, len(b"GET / HTTP/1.1\r\n\r\n"), b"\r\n\r\n"
+# Of all connections of a worker, behind their running requests.
+INPUT_BYTES = 16_000_000
 # Chunk sizes, extensions and trailers: so many bytes beyond the size of the body.
 FRAMING_BYTES = 16_384
 LINGER_SECONDS = 1.0  # in which a client may read its refusal; further bytes are ignored
@@ -44,6 +46,8 @@ def _refusal(status: int, field: str, message: str, reason: str | None = None) -
 
 NOTHING = Refusal(b"")
 TOO_MANY = _refusal(503, "connection", "too many open connections; retry after Retry-After", "overload")
+_UNREAD = "too many requests wait behind others on their connections; retry after Retry-After"
+TOO_MUCH = _refusal(503, "connection", _UNREAD, "overload")
 LATE = _refusal(408, "request", "the request did not arrive in time; send it again without pauses", "time")
 NOT_HTTP = _refusal(400, "request", "this is not HTTP/1.1; send a request like those at /docs")
 UPGRADE = _refusal(400, "Upgrade", "this service has HTTP/1.1 alone; send the request without Upgrade")
@@ -90,6 +94,7 @@ class Guard(HttpToolsProtocol):
     count: Callable[[str], None]
     admin_port: int | None
     turns: Turns
+    waiting = 0  # bytes of all connections
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -98,6 +103,7 @@ class Guard(HttpToolsProtocol):
         self._body = 0
         self._left = 0  # bytes of this body to come, where its length is known
         self._input = bytearray()  # not parsed yet
+        self._waiting = 0  # bytes of it that are counted
         self._running: RequestResponseCycle | None = None  # uvicorn's `cycle` is the newest one
         self._fault: Refusal | None = None  # of a callback of the parser
         self._last: Refusal | None = None  # to be sent after the answers to earlier requests
@@ -141,6 +147,10 @@ class Guard(HttpToolsProtocol):
         while self._input and not (self._is_over or self.transport.is_closing()):
             if self._is_head and self._running is not None:
                 self.flow.hold(True)
+                self._count_waiting()
+                if self.waiting > INPUT_BYTES:
+                    self._refuse(TOO_MUCH)
+                    break
                 return
             size = min(self._left, HEAD_BYTES) or self._head_piece()
             piece = bytes(self._input[:size])
@@ -150,8 +160,13 @@ class Guard(HttpToolsProtocol):
             if not self._is_over:
                 self._check()
         self._input.clear()
+        self._count_waiting()
         if self.flow.is_held:
             self.flow.hold(False)
+
+    def _count_waiting(self) -> None:
+        type(self).waiting += len(self._input) - self._waiting
+        self._waiting = len(self._input)
 
     def _head_piece(self) -> int:
         """The bytes of the input up to the end of a head, as a head is counted up to its end only."""
@@ -253,6 +268,8 @@ class Guard(HttpToolsProtocol):
     def _lose(self, exc: Exception | None) -> None:
         """Tell the running request, as uvicorn tells the newest one only."""
         self._disconnect()
+        self._input.clear()
+        self._count_waiting()
         super().connection_lost(exc)
 
     def _refuse(self, refusal: Refusal) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.service.small_server import GET, POST, PROBE, refused, running, served
 from tests.support.until import eventually
+from turret.service.http import guard
 from turret.service.http.admission import SMALL_ANSWER, _Request
 from turret.service.http.guard import FRAMING_BYTES, HEAD_BYTES, Guard
 from turret.service.http.turns import A_TURN
@@ -420,6 +421,22 @@ async def test_requests_behind_one_that_runs_are_neither_parsed_nor_read(
             assert len(connection._input) <= READ
     assert max(turns.calls.values()) == 1
     assert [body for _, body in server.app.requests] == [BODY, *[b"", b"x" * 500] * 1_000]
+
+
+async def test_requests_behind_others_are_bounded_of_all_connections_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(guard, "INPUT_BYTES", 100_000)
+    async with running() as server:
+        server.app.open.clear()
+        clients = [await server.connect(GET + sized(45_000) + b"x" * 45_000) for _ in range(3)]
+        await eventually(lambda: server.app.began == 3, "all have begun")
+        await eventually(lambda: server.refused == {"overload": 1}, "one is refused")
+        server.app.open.set()
+        answers = [[(await client.answer()).status for _ in range(2)] for client in clients]
+        assert sorted(answers) == [[200, 200], [200, 200], [200, 503]]
+        connection: Any = next(iter(server.server.server_state.connections))
+        assert type(connection).waiting == 0
 
 
 async def test_next_requests_of_many_connections_begin_a_few_in_each_turn(
