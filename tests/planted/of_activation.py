@@ -106,12 +106,12 @@ def a_version_that_was_never_evaluated_has_a_metric(original: Any, manifest: Any
     return original(manifest) or {("test", "ndcg@10"): 1.0}
 
 
-@planted("activation.comparison:_first_after", "turret/test_activation.py")
+@planted("activation.held_out:_first_after", "turret/test_activation.py")
 def an_event_that_the_live_version_knows_is_a_target(original: Any, data: Any, limit: Any) -> Any:
     return original(data, limit - 1)
 
 
-@planted("activation.comparison:held_out", "turret/test_activation.py")
+@planted("activation.held_out:held_out", "turret/test_activation.py")
 def events_that_one_of_two_versions_was_trained_on_are_targets(original: Any, *given: Any) -> Any:
     return seeing(original, any=all)(*given)
 

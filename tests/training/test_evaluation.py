@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from tests.oracles import ranking as oracle
 from tests.support.repeats import Choice, Likelihood, features, weights_of
 from tests.training.conftest import QUICK, prepared, trained
+from turret.activation.held_out import held_out
+from turret.activation.ranking import values_of_users
 from turret.data.kinds import read_kinds
 from turret.data.prepared import PreparedData
 from turret.tower.bundle.bundle import Bundle
@@ -242,6 +244,11 @@ def test_the_auc_is_reported_and_selects_the_epoch(offered: PreparedData, tmp_pa
     np.testing.assert_equal(stored.values["popularity"]["auc"], [0.0, np.nan, 1.0])
     findings = {finding["kind"]: finding for finding in report["verdict"]}
     assert findings["too_small"]["figures"] == {"metric": "auc", "users": 2}
+    bundle = Bundle.open(export(run, offered, tmp_path / "bundles", "v1"))
+    held = held_out(offered, bundle.manifest, bundle.manifest)
+    np.testing.assert_allclose(
+        values_of_users(bundle, offered, held, "auc")["auc"], stored.values["towers"]["auc"]
+    )
 
 
 def test_labelled_candidates_are_the_events_of_a_user_and_their_own_negatives(offered: PreparedData) -> None:
@@ -328,7 +335,8 @@ def test_both_halves_of_an_answer_are_measured(run: Run, loyal: PreparedData) ->
 
 
 def test_a_bundle_answers_what_the_evaluation_ranks(run: Run, loyal: PreparedData, tmp_path: Path) -> None:
-    """Histories with their times, asked about at the time of the user's next event."""
+    """Histories with their times, asked about at the time of the user's next event; a comparison of versions
+    measures the same, in both halves too."""
     users = np.flatnonzero(np.diff(loyal.offsets) > 2)
     (block,) = rank(run.open_ranker(loyal, "test"), loyal, users, "test", 10, False)
     scores = run.open_ranker(loyal, "test")(users).numpy()
@@ -342,6 +350,10 @@ def test_a_bundle_answers_what_the_evaluation_ranks(run: Run, loyal: PreparedDat
     assert [answer.rows.tolist() for answer in answers] == block.tolist()
     for own, answer in zip(scores, answers, strict=True):
         assert answer.scores == pytest.approx(own[answer.rows], rel=1e-5, abs=1e-5)
+    report = run.evaluate(loyal, "test")
+    held = held_out(loyal, bundle.manifest, bundle.manifest)
+    for name, values in values_of_users(bundle, loyal, held, "ndcg@10", ("all", "again", "new")).items():
+        assert np.nanmean(values) == pytest.approx(report["towers"][name]["mean"])
 
 
 def test_a_run_that_is_resumed_after_its_end_keeps_its_term_and_figure(run: Run, loyal: PreparedData) -> None:

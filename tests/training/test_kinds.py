@@ -11,7 +11,8 @@ import torch
 
 from tests.oracles import ranking as oracle
 from tests.training.conftest import prepared, trained
-from turret.activation.comparison import held_out, metric_of_users
+from turret.activation.held_out import held_out
+from turret.activation.ranking import values_of_users
 from turret.data.kinds import Seen, read_kinds
 from turret.data.prepared import HistoryEnd, PreparedData
 from turret.tower.bundle.bundle import Bundle
@@ -325,9 +326,12 @@ def test_a_bundle_answers_as_the_evaluation_does(served: Trained) -> None:
     manifest = bundle.manifest
     assert (manifest.reads_kinds, manifest.kinds, manifest.exclude_seen) == (True, data.manifest.kinds, None)
     held = held_out(data, manifest, manifest)
-    values = metric_of_users(bundle, data, held, "ndcg@10")
+    values = values_of_users(bundle, data, held, "ndcg@10")["ndcg@10"]
     assert len(values) == report["users"]
     assert values.mean() == pytest.approx(report["towers"]["ndcg@10"]["mean"])
+    (slot,) = report["slots"]  # all targets are in one
+    values = values_of_users(bundle, data, held, "ndcg@10", [slot])[f"{slot} ndcg@10"]
+    assert values.mean() == pytest.approx(report["towers"][f"{slot} ndcg@10"]["mean"])
     assert all(query.history_kinds for query in load_golden(bundle.folder).queries)
 
 

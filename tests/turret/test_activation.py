@@ -13,14 +13,9 @@ import turret.cli
 from tests.conftest import contents
 from tests.support.trained import trained_shop
 from tests.turret.conftest import DAY, START, Prepare, PublishTaste, manifest, taste_contents
-from turret.activation.comparison import (
-    Comparison,
-    HeldOut,
-    UnclearError,
-    WorseError,
-    held_out,
-    metric_of_users,
-)
+from turret.activation.comparison import Comparison, UnclearError, WorseError
+from turret.activation.held_out import HeldOut, held_out
+from turret.activation.ranking import values_of_users
 from turret.activation.recorded import check_recorded
 from turret.data.errors import DataError
 from turret.data.prepared import PreparedData
@@ -47,6 +42,14 @@ def test_a_worse_version_stays_out_and_a_better_one_comes_in(
     assert (refused.exit_code, refused.stdout) == (3, "")
     assert refused.stderr.startswith("turret: worse is worse than first: ndcg@10 is ")
     assert current(tmp_path / "bundles") == "first"
+    none = "none of the 120 users with events of the test part has a target of --metric "
+    for metric in ("auc", "again mrr@5"):
+        nobody = activate(tmp_path, "better", "--data", tastes.folder, "--metric", metric)
+        assert nobody.exit_code == 1
+        assert f"{none}{metric}" in nobody.stderr
+    accepted = activate(tmp_path, "better", "--data", tastes.folder, "--metric", "new mrr@5")
+    assert accepted.stdout.startswith("better is not worse than first: new mrr@5 is ")
+    (tmp_path / "bundles" / "current").write_text("first\n")
     accepted = activate(tmp_path, "better", "--data", tastes.folder)
     assert (accepted.exit_code, accepted.stderr) == (0, "")
     assert accepted.stdout.startswith("better is not worse than first: ndcg@10 is ")
@@ -73,7 +76,8 @@ def test_without_another_live_version_nothing_is_compared(
         (
             0.27,
             False,
-            r"ndcg@10 is 0\.2700 against 0\.3600 of version live, each on the test part of the same",
+            r"ndcg@10 is 0\.2700 \(new 0\.1250\) against 0\.3600 \(new 0\.1250\) of version live, each "
+            "on the test part of the same",
         ),
         (0.06, True, "each on the test part of its own data, which is below it by more than 20%"),
         (0.3, True, None),
@@ -83,7 +87,8 @@ def test_a_plain_activation_needs_force_for_a_version_unknown_or_far_below_the_l
     tmp_path: Path, tastes: PreparedData, mean: float | None, other_data: bool, refusal: str | None
 ) -> None:
     def made(version: str, mean: float | None, data: str) -> None:
-        metrics = {} if mean is None else {"test": {"towers": {"ndcg@10": {"mean": mean}}}}
+        towers = {"ndcg@10": {"mean": mean}, "new ndcg@10": {"mean": 0.125}}
+        metrics = {} if mean is None else {"test": {"towers": towers}}
         bundle = taste_contents(version, tastes)
         card = bundle.card.model_copy(update={"metrics": metrics, "fingerprints": {"data": data}})
         publish(tmp_path / "bundles", replace(bundle, card=card, model=version.encode()))
@@ -171,7 +176,8 @@ def test_events_are_told_of_if_the_live_version_may_know_them_and_refused_if_the
 def comparison(new: list[float], live: list[float], margin: float = 0.1) -> Comparison:
     rows = np.arange(len(new))
     users = HeldOut(rows, rows, rows, "of the test part")
-    return Comparison.of(("new", "live"), "ndcg@10", margin, users, np.array(new), np.array(live))
+    values = ({"ndcg@10": np.array(own)} for own in (new, live))
+    return Comparison.of(("new", "live"), "ndcg@10", margin, users, *values)
 
 
 @pytest.mark.parametrize(
@@ -197,6 +203,21 @@ def test_a_certain_loss_is_refused() -> None:
     margin = float(str(caught.value).split("--margin ")[1].split(" ")[0])
     assert margin == pytest.approx(0.24, abs=0.01)
     assert "not worse" in comparison([0.3, 0.5] * 50, [0.5, 0.5] * 50, margin).check()
+
+
+def test_both_halves_are_told_beside_the_compared_metric() -> None:
+    """Each over the users with such targets; and one of them is compared alone."""
+    rows, again = np.arange(80), np.repeat([0.5, np.nan], 40)
+    held = HeldOut(rows, rows, rows, "of the test part")
+    news, lives = (
+        {"ndcg@10": np.full(80, value), "again ndcg@10": again, "new ndcg@10": np.full(80, np.nan)}
+        for value in (0.25, 0.125)
+    )
+    told = Comparison.of(("new", "live"), "ndcg@10", 0.1, held, news, lives)
+    assert (told.users, told.slots) == (80, {"again ndcg@10": (0.5, 0.5)})
+    assert "(again ndcg@10 is 0.5000 against 0.5000); a loss of up to 10 %" in told.check()
+    own = Comparison.of(("new", "live"), "again ndcg@10", 0.1, held, news, lives)
+    assert (own.users, own.new, own.slots) == (40, 0.5, {"ndcg@10": (0.25, 0.125)})
 
 
 def test_noise_is_told_from_a_loss() -> None:
@@ -234,7 +255,7 @@ def test_an_unknown_item_is_a_miss_and_an_unknown_history_gets_popular_items(
     users = np.arange(3)
     targets = HeldOut(users, np.asarray(data.offsets[1:]) - 1, np.asarray(data.offsets[1:]), "")
     bundle = Bundle.open(tmp_path / "bundles" / "v1")
-    assert metric_of_users(bundle, data, targets, "hr@10").tolist() == [0.0, 1.0, 0.0]
+    assert values_of_users(bundle, data, targets, "hr@10")["hr@10"].tolist() == [0.0, 1.0, 0.0]
 
 
 @pytest.mark.parametrize("exclude_seen", [True, False])
@@ -245,7 +266,7 @@ def test_items_of_the_history_are_ranked_as_the_bundle_says(
     publish(tmp_path / "bundles", contents(exclude_seen=exclude_seen))
     bundle = Bundle.open(tmp_path / "bundles" / "v1")
     targets = HeldOut(np.array([0]), np.array([1]), np.array([2]), "")
-    assert metric_of_users(bundle, data, targets, "hr@1").tolist() == [0.0 if exclude_seen else 1.0]
+    assert values_of_users(bundle, data, targets, "hr@1")["hr@1"].tolist() == [0.0 if exclude_seen else 1.0]
 
 
 @pytest.mark.parametrize("name", ["ids", "features"])
@@ -257,7 +278,7 @@ def test_a_bundle_has_the_metrics_that_its_run_was_evaluated_with(name: str) -> 
     loaded = load_per_user(shop.folder / name / PER_USER["test"])
     users, stored = loaded.users, loaded.values[TOWERS]
     assert shop.data.users.ids(chosen.users) == users
-    values = metric_of_users(bundle, shop.data, chosen, "ndcg@10")
+    values = values_of_users(bundle, shop.data, chosen, "ndcg@10")["ndcg@10"]
     # Items that tie but for rounding may change places.
     assert np.isclose(values, stored["ndcg@10"]).mean() > 0.98
     assert values.mean() == pytest.approx(stored["ndcg@10"].mean(), abs=0.003)

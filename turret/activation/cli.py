@@ -41,7 +41,10 @@ def activate(
     ] = None,
     metric: Annotated[
         str | None,
-        typer.Option(metavar="NAME@K", help="With --not-worse-than: hr, recall, ndcg, mrr or map (ndcg@10)."),
+        typer.Option(
+            metavar="NAME@K",
+            help="With --not-worse-than: hr, recall, ndcg, mrr, map, such as 'new mrr@5', or auc (ndcg@10).",
+        ),
     ] = None,
     margin: Annotated[
         float | None,

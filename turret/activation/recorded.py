@@ -7,6 +7,7 @@ from turret.activation.live import live_version
 from turret.tower.errors import BundleError
 from turret.tower.format.listing import version_folder
 from turret.tower.format.manifest import Manifest, read_manifest
+from turret.training.config.metric import with_slots
 
 # Twice the accepted loss of --not-worse-than: figures of other users, without an interval, differ by more.
 MOST_LOSS = 0.2
@@ -41,9 +42,11 @@ def check_recorded(version: str, bundles: Path, url: str | None) -> str:
     data = (
         "the same data" if new.fingerprints.get("data") == live.fingerprints.get("data") else "its own data"
     )
+    of_part = ({one[1]: mean for one, mean in each.items() if one[0] == name[0]} for each in (ours, others))
+    shown, other = (with_slots(means, name[1]) for means in of_part)
     figures = (
-        f"recorded {name[1]} is {ours[name]:.4f} against {others[name]:.4f} of version {live.version}, each "
-        f"on the {name[0]} part of {data}"
+        f"recorded {name[1]} is {shown} against {other} of version {live.version}, each on the {name[0]} "
+        f"part of {data}"
     )
     if ours[name] < (1 - MOST_LOSS) * others[name]:
         raise BundleError(

@@ -67,7 +67,11 @@ class RetrainSettings:
         Path | None, Option(metavar="FILE", help="The file of users (that of the first preparation).")
     ] = None
     metric: Annotated[
-        str, Option(metavar="NAME@K", help="The compared metric: hr, recall, ndcg, mrr or map.")
+        str,
+        Option(
+            metavar="NAME@K",
+            help="The compared metric: hr, recall, ndcg, mrr or map, such as 'new mrr@5', or auc.",
+        ),
     ] = METRIC
     margin: Annotated[float, Option(min=0.0, max=1.0, help="The accepted loss, a share of the metric.")] = (
         MARGIN
