@@ -35,6 +35,9 @@ _LINE_BYTES = 4_000  # written at once
 # for connections.
 _MAX_CONNECTIONS, _MIN_CONNECTIONS, _RESERVED_FILES = 4_096, 16, 256
 UNREAD_SECONDS = 30.0
+# Sockets of a worker for each address. uvloop accepts one connection of a socket in a turn of its loop: by
+# one socket, a crowd of 320 that connects at once holds the next client for 320 turns.
+LISTENERS = 8
 
 
 def config_of(settings: Settings, app: Application) -> uvicorn.Config:
@@ -108,6 +111,11 @@ def share(reserved: socket.socket, unread_seconds: float = UNREAD_SECONDS) -> so
     return bound
 
 
+def listeners(reserved: Sequence[socket.socket]) -> list[socket.socket]:
+    """Bind the sockets of a worker, `LISTENERS` for each address."""
+    return [share(one) for one in reserved for _ in range(LISTENERS)]
+
+
 def _bind(family: int, address: tuple[object, ...], is_shared: bool) -> socket.socket:
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -176,7 +184,7 @@ def _serve(settings: Settings, context: WorkerContext, pipe: int, reserved: Sequ
     signal.signal(FINISH, server.finish)
     # Those that came before: the supervisor blocks them in all its children.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (DRAIN, FINISH))
-    server.run(sockets=[share(one) for one in reserved])
+    server.run(sockets=listeners(reserved))
 
 
 class Server(uvicorn.Server):

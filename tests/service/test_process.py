@@ -16,7 +16,7 @@ from tests.support.until import until
 from tests.support.virtual_time import Clock
 from turret.service.components import BackgroundTasks
 from turret.service.errors import ServiceError
-from turret.service.process.server import connection_limit, reserve, share, url_of
+from turret.service.process.server import connection_limit, listeners, reserve, share, url_of
 from turret.service.process.supervisor import Order, Shutdown, Supervisor
 from turret.service.settings import Settings, read_settings
 
@@ -54,6 +54,38 @@ def test_workers_share_an_address_that_no_other_service_takes() -> None:
         for _ in range(20):
             with socket.create_connection(place):
                 other.accept()[0].close()
+
+
+@pytest.mark.process
+def test_a_client_that_connects_behind_a_crowd_is_not_held_for_a_turn_of_each() -> None:
+    """A turn of uvloop accepts one connection of each socket."""
+    crowd = 160
+    accepted: list[asyncio.BaseTransport] = []
+
+    class Accepting(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            accepted.append(transport)
+
+    async def serve(bound: list[socket.socket]) -> int:
+        loop, turns = asyncio.get_running_loop(), 0
+        with contextlib.ExitStack() as stack:
+            for one in bound:
+                one.listen(crowd)
+            for _ in range(crowd):
+                stack.enter_context(socket.create_connection(bound[0].getsockname()))
+            servers = [await loop.create_server(Accepting, sock=one) for one in bound]
+            while len(accepted) < crowd:
+                await asyncio.sleep(0)
+                turns += bool(accepted)
+            for server in servers:
+                server.close()
+            for transport in accepted:
+                transport.close()
+        return turns
+
+    loops = asyncio.Runner(loop_factory=pytest.importorskip("uvloop").new_event_loop)
+    with reserve("127.0.0.1", 0) as reserved, loops as runner:
+        assert runner.run(serve(listeners([reserved]))) < crowd / 2
 
 
 @pytest.mark.process
