@@ -125,6 +125,9 @@ def test_trials_are_equal_shares_of_trainings_within_the_time_of_the_first(
     results = [one for one, _ in run_trials(planned(*candidates), handmade, said.append)]
     assert found == trials
     assert [(int(one["candidate"]), one["epochs"]) for one in results if one["values"]] == trials
+    assert [one["estimated"] for one in results if one["values"]] == [
+        seconds[seed] * candidates[seed] for seed, _ in trials
+    ]
     begun = [f"auto: trial {place} of {len(trials)} ({seed})" for place, (seed, _) in enumerate(trials, 1)]
     assert [line.partition(", about ")[0] for line in said] == begun
 
@@ -167,6 +170,7 @@ def give(monkeypatch: pytest.MonkeyPatch, values: Mapping[str, float | None], fo
         for name in candidates:
             of_users = {} if values[name] is None else {"ndcg@10": np.full(100, values[name])}
             reached = {"values": means_of(of_users), "epoch": 2, "epochs": 3, "planned": 6, "seconds": 1.0}
+            reached |= {"estimated": 2.0}
             yield {"candidate": name, **reached, "failure": "" if of_users else "no memory"}, of_users
 
     monkeypatch.setattr(module, "facts_of", lambda data: found)
@@ -351,7 +355,7 @@ def test_where_every_candidate_is_below_a_rule_the_one_in_the_fewest_slots_is_ch
     first, *_ = pick_reasons(found, {name: {"ndcg@10": 0.4} for name in "abc"}, "ndcg@10")
     assert (first["kind"], first["figures"]["candidate"]) == (RULE_AHEAD, "c")
     assert first["sentence"].startswith(
-        "Every candidate is below EASE for items that are new to the user: c, "
+        "In the trials every candidate is below EASE for items that are new to the user: c, "
     )
     assert picked(one(0.6, 0.1), one(0.6, 0.2)).name == "b"
 

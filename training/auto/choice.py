@@ -62,7 +62,8 @@ Choice = dict[str, Any]
 """`{picked, reasons, trials}`: the name of the picked candidate, findings, and the trials."""
 Trial = dict[str, Any]
 """The `candidate`, its best validation `values` by metric (empty without a trial, for the `failure`), the
-`epoch` of the best towers, the `epochs` of the trial, those `planned` by the experiment, the `seconds`."""
+`epoch` of the best towers, the `epochs` of the trial, those `planned` by the experiment, the `seconds`, and
+those `estimated` for the planned epochs (0 without a trial)."""
 Report = Callable[[str], None]
 
 
@@ -97,7 +98,7 @@ def choose(
         add(trial_reason(trial, metric))
         if found:
             name = trial["candidate"]
-            tried[name] = Tried(found, _serves_new(experiments[name]), trial["seconds"])
+            tried[name] = Tried(found, _serves_new(experiments[name]), trial["estimated"])
     left_out = [trial["candidate"] for trial in trials if not trial["values"]]
     left = [name for name in experiments if name not in left_out]
     if len(left) == 1:
@@ -137,8 +138,8 @@ def pick_reasons(picked: Pick, means: Mapping[str, Mapping[str, float]], metric:
     for slot in picked.ahead:
         own = max((one for one in picked.below if one.metric == slot), key=lambda one: one.candidate_mean)
         sentence = (
-            f"Every candidate is below {BASELINES[own.rule].title}{_in_slot(slot)}: {own.candidate}, the "
-            f"best of them, has {_against(own)}."
+            f"In the trials every candidate is below {BASELINES[own.rule].title}{_in_slot(slot)}: "
+            f"{own.candidate}, the best of them, has {_against(own)}."
         )
         yield finding(RULE_AHEAD, sentence, **own._asdict())
     for own in picked.below:
@@ -286,8 +287,9 @@ def run_trials(
             f"auto: trial {number} of {len(seconds)} ({name}), about {counted(left, 'minute')} left in all"
         )
         began = monotonic()
-        yield _trial(name, candidates[name], data, share)
+        trial, values = _trial(name, candidates[name], data, share)
         spent.append(monotonic() - began)
+        yield {**trial, "estimated": seconds[name]}, values
 
 
 def seconds_left(whole: Sequence[float], share: float, spent: Sequence[float]) -> float:
@@ -331,7 +333,7 @@ def _trial(
 
 def _left_out(name: str, experiment: ExperimentConfig, reason: object) -> Trial:
     nothing = {"values": {}, "epoch": 0, "epochs": 0, "planned": experiment.training.epochs, "seconds": 0.0}
-    return {"candidate": name, **nothing, "failure": " ".join(str(reason).split())}
+    return {"candidate": name, **nothing, "estimated": 0.0, "failure": " ".join(str(reason).split())}
 
 
 def trial_reason(trial: Trial, metric: str) -> Finding:

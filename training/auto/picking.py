@@ -23,7 +23,7 @@ By = Literal["best", "serves_new", "cheaper", "earlier"]
 
 @dataclass(frozen=True)
 class Tried:
-    """A candidate with its values [U] as of `values_of`, and the seconds that its trial took."""
+    """A candidate with its values [U] as of `values_of`, and the estimated seconds of its training."""
 
     values: Mapping[str, Values]
     serves_new: bool

@@ -33,6 +33,7 @@ from turret.training.config.experiment import (
     with_settings,
     write_experiment,
 )
+from turret.training.config.metric import with_slots
 from turret.training.errors import DivergenceError, TrainingError
 from turret.training.evaluation.evaluation import validated_items
 from turret.training.process import pick_device
@@ -301,7 +302,8 @@ def _outcome(study: StoredStudy, data: PreparedData, trial: Trial, number: int) 
     trial.set_user_attr(EPOCH, progress.best_epoch)
     trial.set_user_attr(SECONDS, progress.seconds)
     value = float(progress.best or 0.0)
-    result = f"{experiment.training.metric} {value:.4f}"
+    metric = experiment.training.metric
+    result = f"{metric} {with_slots({**run.best(), metric: value}, metric)}"
     if is_hopeless(progress.epoch):
         study.finish(trial)
         return f"stopped after epoch {progress.epoch}: {result} is below the median of the others"
