@@ -11,6 +11,7 @@ import httpx2
 
 from tests.support.service_process import Process, plain_client
 from tests.support.until import until
+from turret.service.process.server import LISTENERS
 
 
 def address(service: Process) -> tuple[str, int]:
@@ -139,11 +140,11 @@ def children(pid: int) -> list[int]:
     return sorted(found)
 
 
-def listeners(service: Process) -> int:
-    """How many workers listen on the service's port, by the system's table."""
+def listeners(service: Process) -> float:
+    """How many workers listen on the service's port, by the system's table of sockets."""
     lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     port = f":{address(service)[1]:04X}"
-    return sum(line[1].endswith(port) and line[3] == "0A" for line in lines)
+    return sum(line[1].endswith(port) and line[3] == "0A" for line in lines) / LISTENERS
 
 
 def kill_workers(service: Process, *victims: int) -> None:
