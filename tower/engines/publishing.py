@@ -29,6 +29,7 @@ from turret.tower.index.planner import Planner
 from turret.tower.tuning.choice import Chosen, Report
 from turret.tower.tuning.recall import (
     KS,
+    MARGINS,
     TUNED_KS,
     Truth,
     check_recall,
@@ -46,8 +47,6 @@ NAMESPACE_FILE = ".engine_namespace"
 _NAMESPACE = re.compile("turret_[0-9a-f]{12}")
 # The shares of allowed items that are measured. Engines change their ways between a tenth and a hundredth.
 SHARES = (1.0, 0.3, 0.1, 0.03, 0.01, 0.001)
-# Larger margins follow where the efforts of one miss the recall on more queries.
-_MARGINS = (0.2, 0.5, 0.8)
 _TIMED = 20
 # A search while the efforts are tuned may be broader than any that is served.
 _LIMITS = Limits(search=30.0)
@@ -131,7 +130,7 @@ class _Tuner:
         task, recall, name = self._task, self._task.least_recall, engine_name(self._url)
         count, dimension = task.vectors.shape
         self._report("tuning the search effort ...")
-        for margin in _MARGINS:
+        for margin in MARGINS:
             index, words = self._index(with_margin(recall, margin))
             planner = Planner(index, task.scoring)
             measured = measure_recall(planner, task.queries, SHARES, self._mask)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from math import inf, sqrt
 from typing import NamedTuple
 
@@ -25,6 +26,7 @@ from turret.tower.index.index import ExactIndex, Index
 from turret.tower.index.planner import Planner
 from turret.tower.tuning.recall import (
     EXACT_QUERIES,
+    MARGINS,
     check_recall,
     check_requested,
     measure_recall,
@@ -194,15 +196,18 @@ def _best(task: Task, request: IndexRequest, reasons: list[str], report: Report)
         start = time.perf_counter()
         built = ApproximateIndex.build(task.vectors, settings, task.learnt)
         report(f"{settings.label} was built in {time.perf_counter() - start:.0f} s; tuning it ...")
-        index = tuned(built, task, best.seconds if best and serves_usual(best.made) else inf)
+        rival = best.seconds if best and serves_usual(best.made) else inf
+        for attempt in (task, *(replace(task, margin=margin) for margin in MARGINS[1:])):
+            index = tuned(built, attempt, rival)
+            measured = () if index is None else measure_recall(Planner(index, task.scoring), task.queries)
+            recall = min((cell.recall for cell in measured), default=0.0)
+            if index is None or recall >= request.recall:
+                break
         if index is None:
             name = best.made.settings.label if best else "the exact search"
             reasons.append(f"{settings.label} reaches {request.recall:g} with no search faster than {name}")
         else:
-            planner = Planner(index, task.scoring)
-            measured = measure_recall(planner, task.queries)
-            tried = _Tried(index, measured, task.seconds(planner, task.truth.ks[0]))
-            recall = min(cell.recall for cell in measured)
+            tried = _Tried(index, measured, task.seconds(Planner(index, task.scoring), task.truth.ks[0]))
             reasons.append(
                 f"{settings.label} {'reaches' if recall >= request.recall else 'misses'} "
                 f"{request.recall:g}: at least {recall:.4f} at every k and selectivity, "

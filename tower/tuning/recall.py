@@ -16,7 +16,9 @@ from turret.tower.index.planner import Planner
 # A request for 10 that excludes seen items fetches 18 to 30.
 USUAL = 32
 KS, TUNED_KS = (10, 100, 1000), (10, USUAL, 100, 1000)
-_MARGIN, _LEAST_TIMED, _SECONDS = 0.2, 10, 0.5
+MARGINS = (0.2, 0.5, 0.8)
+"""Of `with_margin`: a larger one follows where the efforts of one miss the recall on more queries."""
+_LEAST_TIMED, _SECONDS = 10, 0.5
 SELECTIVITIES = (1.0, 0.1, 0.01, 0.001)
 # Two float32 sums of the same products; a neighbour that is truly further away is further by more.
 _ROUNDING = 1e-5
@@ -147,7 +149,7 @@ def check_requested(recall: float) -> None:
         raise BundleError(f"--recall {recall:g}: a recall is above 0 and at most 1, such as 0.99")
 
 
-def with_margin(least_recall: float, margin: float = _MARGIN) -> float:
+def with_margin(least_recall: float, margin: float) -> float:
     """The recall to reach on the tuning set: other user vectors have a slightly lower one."""
     return least_recall + margin * (1 - least_recall)
 

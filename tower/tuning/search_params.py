@@ -15,6 +15,7 @@ from turret.tower.index.approximate import ApproximateIndex
 from turret.tower.index.index import ExactIndex
 from turret.tower.index.planner import Planner
 from turret.tower.tuning.recall import (
+    MARGINS,
     TUNED_KS,
     USUAL,
     Truth,
@@ -37,7 +38,8 @@ class Task:
     """The goal: `least_recall` on user vectors `queries` [Q, D] over `vectors` [N, D].
 
     `learnt`: user vectors that an index may learn from, disjoint from `queries`.
-    `is_named`: the kind was requested by name, and is wanted even where exact search is faster.
+    `is_named`: the kind was requested by name, and is wanted even where exact search is faster. `margin`: see
+    `with_margin`.
     """
 
     vectors: NDArray[np.float32]
@@ -46,11 +48,12 @@ class Task:
     least_recall: float
     learnt: NDArray[np.float32] | None = None
     is_named: bool = False
+    margin: float = MARGINS[0]
 
     @property
     def target(self) -> float:
         """The recall on the tuning set, with a margin for other queries."""
-        return with_margin(self.least_recall)
+        return with_margin(self.least_recall, self.margin)
 
     @cached_property
     def few(self) -> NDArray[np.float32]:
