@@ -16,6 +16,12 @@ _PARAMETER = re.compile(
 )
 
 
+def brief(value: object, most: int = 60) -> str:
+    """Return the beginning of a text or a type for a message; records have types of any length."""
+    text = str(value)
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
 def without_credentials(address: str) -> str:
     """Return an address without its user and password, and with *** for secret query parameters.
 

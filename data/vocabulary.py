@@ -141,7 +141,7 @@ def plain_id(text: str) -> str:
     """Return a text as an id: without blanks around it, and in one Unicode form. Blanks alone stay."""
     if not text.isascii() and _is_quickly_normalized(text):
         text = normalize(NORMAL_FORM, text)
-    return text.strip() or text
+    return text.strip("\ufeff").strip() or text
 
 
 def _is_quickly_normalized(text: str) -> bool:

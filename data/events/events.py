@@ -12,7 +12,7 @@ import polars as pl
 import polars.selectors as cs
 from numpy.typing import DTypeLike, NDArray
 
-from turret.data.errors import ColumnError
+from turret.data.errors import ColumnError, brief
 from turret.data.events.dropped_rows import (
     NO_KIND,
     UNKNOWN_ITEM,
@@ -35,6 +35,7 @@ from turret.data.events.labels import (
 from turret.data.events.sessions import with_strangers
 from turret.data.kinds import KindTable, negative_kinds, read_kinds, row_codes
 from turret.data.manifest import BadRows, Columns, Removed
+from turret.data.reading.numbers import number_in
 from turret.data.reading.queries import ORDER
 from turret.data.reading.schema import FilterSettings, PrepareConfig, nulls_of
 from turret.data.reading.tables import EXAMPLES, ROW, Table, readable
@@ -191,7 +192,7 @@ def validate(
         notes.append(note)
     raw = one_row_an_item(raw, columns, ids["raw_item"].nulls, form.list_separator or "|")
     kind = kind_name(columns, filters.default_kind, form.nulls) if kinds else None
-    frame = raw.with_columns(**_values(raw.collect_schema(), columns, time, kind, kinds, ids))
+    frame = raw.with_columns(**_values(raw.collect_schema(), columns, time, kind, kinds, ids, form.decimal))
     schema = frame.collect_schema()
     if "weight" not in schema and filters.min_weight is not None:
         raise ColumnError("min_weight needs weights; name their column with --weight")
@@ -236,15 +237,10 @@ def _raw(parts: Sequence[tuple[int | None, Table]], names: dict[str, str]) -> pl
 
 
 def _with_points(raw: pl.LazyFrame, decimal: str) -> pl.LazyFrame:
-    """Write the numbers of weights and quantities with a decimal point and without a mark of thousands.
-
-    The mark may be that of the items file alone: 1.5 has no thousands.
-    """
-    schema, thousands = raw.collect_schema(), "." if decimal == "," else ","
-    texts = pl.col([name for name in ("raw_weight", "raw_quantity") if schema.get(name) == pl.String])
-    has_mark = texts.str.contains(rf"^\s*[+-]?\d+(?:[{thousands}]\d{{3}})*(?:[{decimal}]\d*)?\s*$")
-    plain = texts.str.replace_all(thousands, "", literal=True).str.replace(decimal, ".", literal=True)
-    return raw.with_columns(pl.when(has_mark).then(plain).otherwise(texts))
+    """Write times that are numbers, such as days of a spreadsheet, with a decimal point."""
+    if decimal == "." or raw.collect_schema().get("raw_time") != pl.String:
+        return raw
+    return raw.with_columns(pl.col("raw_time").str.replace(r"^\s*(\d+),(\d+)\s*$", "$1.$2"))
 
 
 def _values(
@@ -254,12 +250,13 @@ def _values(
     kind: pl.Expr | None,
     kinds: KindTable,
     ids: Mapping[str, IdColumn],
+    decimal: str,
 ) -> dict[str, pl.Expr]:
     """Return the columns of events: ids as keys, times, and weights, quantities, labels and kinds, if any."""
     values = {"time": time.value} | {role: ids[raw].key() for raw, role in _IDS.items()}
     for role in ("weight", "quantity"):
         if (name := getattr(columns, role)) is not None:
-            values[role] = _number(f"raw_{role}", name, schema)
+            values[role] = _number(f"raw_{role}", name, schema, decimal)
     if (label := label_value(columns, schema)) is not None:
         values[LABEL] = label
     if kind is not None:
@@ -271,13 +268,13 @@ def _values(
     return values
 
 
-def _number(raw: str, name: str, schema: pl.Schema) -> pl.Expr:
+def _number(raw: str, name: str, schema: pl.Schema, decimal: str) -> pl.Expr:
     """Parse a column as finite numbers, null where that fails."""
     dtype = schema[raw]
     if not dtype.is_numeric() and dtype != pl.String:
-        raise ColumnError(f"column {name!r} holds {dtype}, but numbers are needed; name another column")
-    text = pl.col(raw).str.strip_chars() if dtype == pl.String else pl.col(raw)
-    value = text.cast(pl.Float32, strict=False)
+        raise ColumnError(f"column {name!r} holds {brief(dtype)} instead of numbers; name another column")
+    value = number_in(pl.col(raw), decimal) if dtype == pl.String else pl.col(raw)
+    value = value.cast(pl.Float32, strict=False)
     return pl.when(value.is_finite()).then(value)
 
 

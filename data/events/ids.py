@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from turret.data.errors import ColumnError
+from turret.data.errors import ColumnError, brief
 from turret.data.events.dropped_rows import INEXACT, ROUNDED
 from turret.data.reading.columns import ONE_ROW_AN_EVENT
 from turret.data.reading.schema import NULLS, nulls_of
@@ -125,7 +125,7 @@ class IdColumn:
             ONE_ROW_AN_EVENT if dtype.is_nested() else "cast them to one of these, or name another column"
         )
         raise ColumnError(
-            f"column {self.name!r} holds {dtype}, but ids have to be integers or text; {remedy}"
+            f"column {self.name!r} holds {brief(dtype)}, but ids have to be integers or text; {remedy}"
         )
 
     def key(self) -> pl.Expr:
@@ -208,6 +208,8 @@ def _plain(texts: pl.Series) -> pl.Series:
     # Most columns are ASCII, and the check costs a twentieth of the normal form.
     if (texts.str.len_bytes() != texts.str.len_chars()).any():
         texts = texts.str.normalize(NORMAL_FORM)
+        # Files that were put together have byte order marks inside.
+        texts = texts.str.strip_chars("\ufeff")
     return texts.str.strip_chars()
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from turret.data.errors import ColumnError
+from turret.data.errors import ColumnError, brief
 from turret.data.kinds import KindTable
 from turret.data.manifest import Columns
 from turret.data.progress import counted
@@ -52,7 +52,8 @@ def _lists(
         value = pl.concat_list(value).list.drop_nulls()
     if not (inner == pl.Null or inner == pl.String or (inner.is_numeric() and item.is_numeric())):
         raise ColumnError(
-            f"column {columns.negatives!r} holds {dtype}, and the items of column {columns.item!r} are "
+            f"column {columns.negatives!r} holds {brief(dtype)}, and the items of column "
+            f"{columns.item!r} are "
             f"{item}; give an item id or a list of item ids of that type"
         )
     return value.cast(pl.List(item), strict=False).fill_null([])
@@ -70,7 +71,9 @@ def label_value(columns: Columns, schema: pl.Schema) -> pl.Expr | None:
     if dtype == pl.String:
         value = value.str.strip_chars().str.to_lowercase().replace({"true": "1", "false": "0"})
     elif not (dtype.is_numeric() or dtype == pl.Boolean):
-        raise ColumnError(f"column {columns.label!r} holds {dtype}, but labels are 0 and 1, or -1 and 1")
+        raise ColumnError(
+            f"column {columns.label!r} holds {brief(dtype)}, but labels are 0 and 1, or -1 and 1"
+        )
     value = value.cast(pl.Float64, strict=False)
     return pl.when(value.is_in([-1.0, 0.0, 1.0])).then(value).cast(pl.Int8)
 

@@ -13,7 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from turret.data.configuration import DisplaySettings, FeatureKind
-from turret.data.errors import ColumnError
+from turret.data.errors import ColumnError, brief
 from turret.data.events.dropped_rows import REPEATED_ID, CheckedRows
 from turret.data.events.ids import as_keys, id_columns
 from turret.data.features import QUERY, Features, VectorRows, grams, text_of
@@ -81,7 +81,7 @@ def read_entity_table(
     if table is None:
         return None
     settings = settings or FormatSettings()
-    usual = [events_column, *USUAL[role]]
+    usual = [events_column, *USUAL[role], "id"]
     id_column = choose(role, named, usual, table.columns(), str(table.path), f"{role}-id")
     with readable(table.path):
         frame = table.frame.collect(engine="streaming")
@@ -152,7 +152,7 @@ def fields(
             columns[name] = _json_values(values, entries.is_text)
         elif names is not None:
             raise ColumnError(
-                f"column {name!r} of {entries.path} holds {values.dtype}, which JSON can't "
+                f"column {name!r} of {entries.path} holds {brief(values.dtype)}, which JSON can't "
                 "express; leave it out of the fields"
             )
     return columns

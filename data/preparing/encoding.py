@@ -11,20 +11,19 @@ import numpy as np
 import polars as pl
 
 from turret.data.configuration import FeatureKind
-from turret.data.errors import ColumnError
+from turret.data.errors import ColumnError, brief
 from turret.data.features import (
-    SIGNS,
     Bag,
     Column,
     Feature,
     Features,
     VectorRows,
     levels,
-    number_form,
     trigrams,
 )
 from turret.data.preparing.vectors import vector_feature
 from turret.data.reading.columns import Role
+from turret.data.reading.numbers import numbers
 from turret.data.reading.schema import ColumnSettings
 from turret.data.reading.times import choose_reader
 
@@ -51,23 +50,6 @@ def without_nulls(values: pl.Series, nulls: Sequence[str]) -> pl.Series:
     else:
         return values
     return evaluated(pl.when(~is_null).then(known), values.name)
-
-
-def numbers(texts: pl.Series, decimal: str = ".") -> pl.Series:
-    """Texts as float64, null where they are no numbers.
-
-    `decimal` is the decimal mark, "." or ","; the other one is that of thousands. Signs of currency and
-    percent are left out.
-    """
-    plain = texts.cast(pl.Float64, strict=False)
-    if decimal == "." and plain.null_count() == texts.null_count():
-        return plain
-    thousands = "." if decimal == "," else ","
-    bare = texts.str.replace_all(SIGNS, "")
-    text = bare.str.replace_all(thousands, "", literal=True).str.replace(decimal, ".", literal=True)
-    value = text.cast(pl.Float64, strict=False)
-    is_number = bare.str.contains(rf"^{number_form(decimal)}$") & value.is_finite()
-    return evaluated(pl.when(is_number).then(value), texts.name)
 
 
 def truths(values: pl.Series) -> pl.Series:
@@ -188,16 +170,16 @@ def as_numbers(values: pl.Series, decimal: str, where: str, role: Role) -> pl.Se
         return dates
     if not (values.dtype.is_numeric() or values.dtype in (pl.String, pl.Null, pl.Boolean)):
         raise ColumnError(
-            f"{where}: column {values.name!r} holds {values.dtype}, which can't be a number feature; give "
-            "numbers, booleans or texts of numbers"
+            f"{where}: column {values.name!r} holds {brief(values.dtype)}, which can't be a number feature; "
+            "give numbers, booleans or texts of numbers"
         )
     found = numbers(values, decimal) if values.dtype == pl.String else values.cast(pl.Float64, strict=False)
     unreadable = values.filter(values.is_not_null() & found.is_null())
     if len(unreadable):
         raise ColumnError(
-            f"{where}: column {values.name!r} holds {unreadable[0]!r}, which is not a number; name the "
-            f"column with --{role}-category, the text as one for no value with --null, or the decimal mark "
-            "with --decimal"
+            f"{where}: column {values.name!r} holds {brief(unreadable[0])!r}, which is not a number; name "
+            f"the column with --{role}-category, the text as one for no value with --null, or the decimal "
+            "mark with --decimal"
         )
     # Features are float32; where a mean of larger numbers is infinite, none is left.
     huge = values.filter((found.abs() > np.finfo(np.float32).max) & found.is_finite())
@@ -216,7 +198,7 @@ def as_texts(values: pl.Series) -> pl.Series:
     """
     if not is_printable(element_type(values.dtype)):
         raise ColumnError(
-            f"column {values.name!r} holds {values.dtype}, which can't be a feature; "
+            f"column {values.name!r} holds {brief(values.dtype)}, which can't be a feature; "
             "give texts, numbers, booleans, dates or lists of them"
         )
     return evaluated(_printed(pl.lit(values), values.dtype), values.name)

@@ -10,7 +10,7 @@ from typing import get_args
 import polars as pl
 
 from turret.data.configuration import FeatureKind
-from turret.data.errors import ColumnError
+from turret.data.errors import ColumnError, brief
 from turret.data.features import date_names
 from turret.data.preparing.encoding import (
     are_lists,
@@ -21,12 +21,12 @@ from turret.data.preparing.encoding import (
     days,
     element_type,
     is_printable,
-    numbers,
     truths,
     without_nulls,
 )
 from turret.data.preparing.vectors import are_vectors
 from turret.data.reading.columns import Role, require
+from turret.data.reading.numbers import numbers
 from turret.data.reading.schema import EVERY, FeatureColumns, FormatSettings, nulls_of
 from turret.data.reading.tables import EXAMPLES
 
@@ -128,7 +128,7 @@ def _typed(
     if kind == "multi":
         return as_lists(values, settings.list_separator)
     if isinstance(values.dtype, pl.List) and is_printable(element_type(values.dtype)):
-        raise ColumnError(f"column {values.name!r} holds {values.dtype}; name it as a multi feature")
+        raise ColumnError(f"column {values.name!r} holds {brief(values.dtype)}; name it as a multi feature")
     return as_texts(truths(values) if kind == "category" else values)
 
 
@@ -173,7 +173,7 @@ def _guess(values: pl.Series, role: Role, settings: FormatSettings) -> Guess:
     if is_list:
         known = known.filter(known.list.len() > 0)
     if not is_printable(element_type(dtype)):
-        return "nested records" if dtype.is_nested() else f"values of the type {dtype}"
+        return "nested records" if dtype.is_nested() else f"values of the type {brief(dtype)}"
     if not len(known):
         return "no value"
     usual, separator = _KIND_OF_NAME.get(name), settings.list_separator

@@ -171,7 +171,8 @@ def _returns(source: Source, columns: Columns) -> Iterator[str]:
     if not quantities and not states:
         return
     text = pl.col(states).cast(pl.String, strict=False).str.to_lowercase()
-    number = pl.col(quantities).cast(pl.String, strict=False).cast(pl.Float64, strict=False)
+    number = pl.col(quantities).cast(pl.String, strict=False).str.replace(",", ".", literal=True)
+    number = number.cast(pl.Float64, strict=False)
     with readable(table.path):
         counts = (
             table.frame.select((number <= 0).sum(), text.str.contains(_UNDONE).sum())

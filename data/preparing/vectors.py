@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from turret.data.errors import ColumnError, SourceError
+from turret.data.errors import ColumnError, SourceError, brief
 from turret.data.features import Feature, VectorRows
 from turret.data.progress import counted
 from turret.data.reading.columns import Role
@@ -50,7 +50,7 @@ def column_vectors(values: pl.Series, where: Path, ids: Sequence[str]) -> Vector
     values = _printed_numbers(values) if values.dtype == pl.String else values
     dtype = values.dtype
     if not isinstance(dtype, pl.List | pl.Array) or not dtype.inner.is_numeric():
-        raise ColumnError(f"{column} holds {dtype}, and a vector is a list of numbers")
+        raise ColumnError(f"{column} holds {brief(dtype)}, and a vector is a list of numbers")
     lists = values.cast(pl.List(dtype.inner))
     lists = pl.select(pl.when(pl.lit(lists).list.len() > 0).then(pl.lit(lists))).to_series()
     known, widths = lists.drop_nulls(), lists.list.len()

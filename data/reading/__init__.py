@@ -1,3 +1,3 @@
 """Files of events, items and users of any supported format, as polars frames."""
 
-__all__ = ["columns", "datasets", "markup", "open_source", "queries", "schema", "tables", "times"]
+__all__ = ["columns", "datasets", "markup", "numbers", "open_source", "queries", "schema", "tables", "times"]

@@ -77,9 +77,8 @@ def choose(
             if role == "time"
             else "join the file that has it"
         )
-        columns = _listed(existing)
         raise ColumnError(
-            f"{where} has none of the usual columns for the {role}; its columns are {columns}: {remedy}"
+            f"{where} has none of the usual columns for the {role}; {_listed(existing)}: {remedy}"
         )
     return column
 
@@ -89,13 +88,12 @@ def require(name: str, existing: Sequence[str], where: str, role: str) -> str:
     if name not in existing:
         record = name.partition(".")[0]
         nested = f"; if {record!r} holds records, flatten them into columns" * (record in existing)
-        raise ColumnError(
-            f"{where} has no column {name!r} for the {role}; its columns are {_listed(existing)}{nested}"
-        )
+        raise ColumnError(f"{where} has no column {name!r} for the {role}; {_listed(existing)}{nested}")
     return name
 
 
 def _listed(names: Sequence[str]) -> str:
     # Blanks around a name, signs without width and commas are only visible in quotes.
     plain = {name for name in names if name.isprintable() and name == name.strip() and "," not in name}
-    return ", ".join(name if name in plain else repr(name) for name in names)
+    shown = ", ".join(name if name in plain else repr(name) for name in names)
+    return f"its columns are {shown}" if names else "it has no columns"

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _DELIMITERS = (",", "\t", ";", "|")
 _WAY_OUT = "--quote '' takes quotes as text"
+_MARK = "\ufeff"  # the byte order mark
 _UNIT = "\x1f"  # in place of a delimiter of several characters, as csv takes those of one only
 _HEADER = "the header again"
 _LONGEST = 1 << 17  # characters of a record whose quotes enclose several lines
@@ -71,7 +72,7 @@ class _Form:
                     is_open = is_open and sum(map(len, taken)) < _LONGEST
             if not taken:
                 return
-            if width is not None and self.header and taken[0].rstrip("\r\n") == self.header:
+            if width is not None and self.header and _without_mark(taken[0]).rstrip("\r\n") == self.header:
                 record = _HEADER
             if isinstance(record, str):
                 again.extendleft(reversed(taken[1:]))
@@ -95,10 +96,12 @@ class _Form:
 
         A quote in a field is doubled, or stands behind a backslash.
         """
+        if not lines[0].strip() and len(lines) == 1:
+            return [], False
         if not self.is_spaced and not (self.quote and self.quote in lines[0]):  # as csv does, but faster
             record = lines[0].rstrip("\r\n").split(self.delimiter)
-            if record == [""] or width in (None, len(record)):
-                return [] if record == [""] else record, False
+            if width in (None, len(record)):
+                return record, False
             return f"{len(record)} of {width} fields", False
         if len(self.delimiter) > 1:
             lines = [line.replace(self.delimiter, _UNIT) for line in lines]
@@ -139,6 +142,10 @@ def scan_delimited(content: Path, path: Path, settings: FileFormat, work: Path) 
     return Table(frame, path, is_text=True, malformed=malformed, files=(path,))
 
 
+def _without_mark(line: str) -> str:
+    return line.removeprefix(_MARK)
+
+
 def _open(content: Path) -> TextIO:
     # utf-8-sig: a byte order mark does not belong to the first column's name.
     return content.open(encoding="utf-8-sig", newline="")
@@ -164,6 +171,8 @@ def _read_header(content: Path, path: Path, settings: FileFormat) -> tuple[_Form
         form = _Form(delimiter, settings.quote, is_spaced, skipped=1 if stated else 0)
         stream.seek(0)
         number, names = next(form.records(stream), (0, list[str]()))
+        # Blank lines below a header belong to it: Polars counts the columns by the next line.
+        blank = sum(1 for _ in takewhile(lambda line: not line.strip(), stream))
     if isinstance(names, str):
         row = ", and --no-header is for a first line that is a row" if settings.has_header else ""
         raise SourceError(f"line {number} of {path} has {names}{row}")
@@ -173,7 +182,7 @@ def _read_header(content: Path, path: Path, settings: FileFormat) -> tuple[_Form
         return form, [f"column_{number}" for number in range(1, len(names) + 1)]
     names = [name.strip() for name in names]
     refuse_columns(names, path)
-    return replace(form, skipped=number, header=first.rstrip("\r\n")), [
+    return replace(form, skipped=number + blank, header=first.rstrip("\r\n")), [
         f"{name} (column {number})".strip() if names.count(name) > 1 else name
         for number, name in enumerate(names, 1)
     ]
@@ -188,6 +197,7 @@ def _scan_lines(
     a malformed one has a quote, which may begin a record.
     """
     line, width, has_quote = pl.col("line"), len(columns), pl.lit(False)
+    unmarked = line.str.strip_prefix(_MARK)  # files that were put together have it inside
     fields = line.str.count_matches(form.delimiter, literal=True) + 1
     is_record = fields == width
     if form.quote:
@@ -196,7 +206,8 @@ def _scan_lines(
         is_record = pl.when(has_quote).then(is_quoted_record).otherwise(is_record)
     lines = pl.scan_lines(content, glob=False, row_index_name=ROW, row_index_offset=1)
     lines = lines.filter(line.str.strip_chars() != "")
-    is_header = (line == form.header) & (pl.col(ROW) > form.skipped) if form.header else pl.lit(False)
+    is_header = unmarked == form.header if form.header else pl.lit(False)
+    is_header &= pl.col(ROW) > form.skipped
     is_record &= ~is_header
     wrong = lines.filter(~is_record).select(
         ROW, fields=pl.when(~is_header).then(fields), has_quote=has_quote & ~is_header
@@ -210,7 +221,7 @@ def _scan_lines(
         {"row": row, "problem": _HEADER if count is None else f"{count} of {width} fields"}
         for row, count, _ in found.head(EXAMPLES).rows()
     ]
-    target, unmarked = new_file(work, "csv"), line.str.strip_prefix("\ufeff")
+    target = new_file(work, "csv")
     records = lines.filter(is_record & (pl.col(ROW) > form.skipped))
     records.select(pl.concat_str(pl.col(ROW), unmarked, separator=form.delimiter)).sink_csv(
         target, include_header=False, quote_style="never", separator="\x1f"

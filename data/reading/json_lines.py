@@ -139,7 +139,7 @@ def _object(line: bytes) -> dict[str, Any] | str:
         text = line.decode()
         value = json.loads(text, parse_constant=lambda _: None)
     except json.JSONDecodeError as error:
-        problem = f"{error.msg} at character {error.colno}"
+        problem = f"{error.msg.removesuffix(' at')} at character {error.colno}"
         with suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
             value = ast.literal_eval(text)
     except RecursionError:

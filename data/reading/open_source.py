@@ -9,6 +9,7 @@ from turret.data.reading.movielens import WANTED, is_movielens, open_movielens
 from turret.data.reading.queries import open_queries
 from turret.data.reading.readers import (
     FORMATS,
+    absent,
     join_parts,
     parts_of,
     scan,
@@ -69,7 +70,7 @@ def _whole(path: Path, config: PrepareConfig, work: Path, others: Sequence[Table
     are in all other files, its parts.
     """
     if not path.exists():
-        raise SourceError(f"there is no file or folder {path}; check the path")
+        raise SourceError(absent(path))
     if config.format.kind == "movielens" or (config.format.kind == "auto" and is_movielens(path)):
         return open_movielens(path, work)
     if not path.is_dir():

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 import polars as pl
 
-from turret.data.errors import SourceError, TextEncodingError
+from turret.data.errors import SourceError, TextEncodingError, brief
 from turret.data.reading.delimited import scan_delimited
 from turret.data.reading.json_lines import scan_json_lines
 from turret.data.reading.schema import FileFormat
@@ -33,9 +33,19 @@ def scan(path: Path, settings: FileFormat, work: Path) -> Table:
     if path.is_dir():
         return join_parts(path, parts_of(path, settings), settings, work)
     if not path.is_file():
-        raise SourceError(f"there is no file {path}; check the path")
+        raise SourceError(absent(path))
     _refuse_names([path])
+    with readable(path), path.open("rb") as stream:
+        if not stream.read(1):
+            raise SourceError(f"{path} is empty; export it again")
     return _scan_content(*unpacked(path, work), path, settings, work)
+
+
+def absent(path: Path) -> str:
+    """Say that there is no file or folder of this name, but perhaps a pipe, which can be read only once."""
+    if path.exists():
+        return f"{path} is neither a file nor a folder; write its content into a file"
+    return f"there is no file or folder {path}; check the path"
 
 
 def stem_and_format(path: Path) -> tuple[str, str | None]:
@@ -185,8 +195,7 @@ def _scan_content(content: Path, name: str, path: Path, settings: FileFormat, wo
 def _scan_parquet(files: Sequence[Path], path: Path) -> Table:
     """Scan Parquet files as the table of `path`; parts whose types differ get common ones."""
     is_partitioned = path.is_dir() and any(_partitions(path, file) for file in files)
-    with readable(path):
-        schemas = {file: pl.read_parquet_schema(file) for file in files}
+    schemas = {file: _parquet_schema(file, path) for file in files}
     expected = schemas[files[0]]
     refuse_columns(expected, path)
     if any(schema.get(name) != dtype for schema in schemas.values() for name, dtype in expected.items()):
@@ -205,6 +214,19 @@ def _scan_parquet(files: Sequence[Path], path: Path) -> Table:
     return Table(frame, path, is_text=False, files=tuple(files) if path.is_dir() else (path,))
 
 
+def _parquet_schema(file: Path, path: Path) -> Mapping[str, pl.DataType]:
+    """Raises SourceError for a file that does not begin and end as Parquet does."""
+    shown = file if path.is_dir() else path
+    with readable(shown), file.open("rb") as stream:
+        begins = stream.read(4) == b"PAR1"
+        stream.seek(max(file.stat().st_size - 4, 0))
+        if not begins or stream.read() != b"PAR1":
+            raise SourceError(
+                f"{shown} is no whole Parquet file; export it again, or state its format with --format"
+            )
+        return pl.read_parquet_schema(file)
+
+
 def _joined(folder: Path, schemas: Mapping[Path, Mapping[str, pl.DataType]]) -> pl.LazyFrame:
     """Join parts of other types than the first one's, or names in other letters; rows are numbered through.
 
@@ -215,7 +237,12 @@ def _joined(folder: Path, schemas: Mapping[Path, Mapping[str, pl.DataType]]) -> 
     for file, schema in schemas.items():
         name_of = {name.lower(): name for name in schema} | {name: name for name in schema}
         found = {name: name_of.get(name) or name_of.get(name.lower(), "") for name in expected}
-        place = file.relative_to(folder)
+        place, folded = file.relative_to(folder), [name.lower() for name in schema]
+        if several := [name for name in expected if name not in schema and folded.count(name.lower()) > 1]:
+            raise SourceError(
+                f"{folder}: {place} has several columns for {several[0]}, which {first.name} has, in other "
+                "letters; rename the one that is meant"
+            )
         if missing := [name for name, own in found.items() if not own]:
             raise SourceError(
                 f"{folder}: {place} has no column {', '.join(missing)}, as {first.name} has; parts of one "
@@ -230,8 +257,8 @@ def _joined(folder: Path, schemas: Mapping[Path, Mapping[str, pl.DataType]]) -> 
                 )
             except pl.exceptions.PolarsError:
                 raise SourceError(
-                    f"{folder}: column {name!r} of {place} holds {schema[own]}, and that of {first.name} "
-                    f"{expected[name]}; write both with one type"
+                    f"{folder}: column {name!r} of {place} holds {brief(schema[own])}, and that of "
+                    f"{first.name} {brief(expected[name])}; write both with one type"
                 ) from None
         frame = pl.scan_parquet(
             file, row_index_name=ROW, row_index_offset=rows + 1, glob=False, hive_partitioning=False

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import polars as pl
 
-from turret.data.errors import ColumnError
+from turret.data.errors import ColumnError, brief
 from turret.data.moments import PER_SECOND, YEAR_1990, YEAR_2100, as_number, parse_moment
 from turret.data.reading.columns import ONE_ROW_AN_EVENT
 from turret.data.reading.schema import ColumnSettings
@@ -84,7 +84,7 @@ def choose_reader(
     if dtype.is_integer() or dtype in (pl.String, pl.Categorical, pl.Enum):
         return _text_reader(frame, value.cast(pl.String).str.strip_chars(), name, settings, forms)
     remedy = ONE_ROW_AN_EVENT if dtype.is_nested() else "name another with --time"
-    raise ColumnError(f"column {name!r} holds {dtype}, which does not order events; {remedy}")
+    raise ColumnError(f"column {name!r} holds {brief(dtype)}, which does not order events; {remedy}")
 
 
 def further_forms(reader: TimeReader, unread: pl.Series, name: str) -> tuple[str, ...]:
@@ -184,7 +184,7 @@ def _number_reader(
             time = ((number - _SERIAL_1970) * 86_400_000).round().cast(pl.Int64)
             note = f"{name!r} holds dates as a spreadsheet counts them, in days since 1899-12-30"
             return _without_wrong_clocks(TimeReader("timestamp", time, note), frame)
-        return TimeReader("number", number, f"{name!r} holds plain numbers")
+        return TimeReader("number", number, f"{name!r} holds plain numbers{_as_days(frame, number)}")
     time, note = _in_unit(value, unit, is_integer), f"{name!r} holds {unit} since 1970"
     if dtype in (pl.Float16, pl.Float32):
         note += _COARSE
@@ -198,6 +198,17 @@ def _number_reader(
     if settings.time_unit != "auto":
         bounds = _no_future()
     return TimeReader("timestamp", time, note, PER_SECOND[unit], bounds)
+
+
+def _as_days(frame: pl.LazyFrame, number: pl.Expr) -> str:
+    """A hint at days as spreadsheets count them, where all numbers are such of likely times."""
+    ends = frame.select(least=number.min(), most=number.max()).collect(engine="streaming").row(0)
+    seconds = [(end - _SERIAL_1970) * _DAY for end in ends if end is not None]
+    first, last = _likely_times()
+    if not seconds or not first <= seconds[0] * 1000 <= seconds[1] * 1000 <= last:
+        return ""
+    shown = " to ".join(f"{datetime.fromtimestamp(one, UTC):%Y-%m-%d}" for one in seconds)
+    return f"; if they are days as a spreadsheet counts them, here {shown}, save the column as dates"
 
 
 def _value(frame: pl.LazyFrame, value: pl.Expr) -> Any:

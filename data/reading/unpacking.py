@@ -30,12 +30,14 @@ DAMAGED = (
     zipfile.BadZipFile,
     pl.exceptions.PolarsError,
 )
-# UTF-32 before UTF-16, whose mark it begins with.
+# UTF-32 before UTF-16, whose mark it begins with; without a mark, two ASCII characters tell UTF-16.
 _MARKS = {
-    codecs.BOM_UTF32_LE: "utf-32",
-    codecs.BOM_UTF32_BE: "utf-32",
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
+    re.escape(codecs.BOM_UTF32_LE): "utf-32",
+    re.escape(codecs.BOM_UTF32_BE): "utf-32",
+    re.escape(codecs.BOM_UTF16_LE): "utf-16",
+    re.escape(codecs.BOM_UTF16_BE): "utf-16",
+    rb"[^\0]\0[^\0]\0": "utf-16-le",
+    rb"\0[^\0]\0[^\0]": "utf-16-be",
 }
 
 
@@ -85,7 +87,14 @@ def _stream(open_stream: Callable[[Path], Any]) -> Callable[[Path, Path], None]:
 def _unpack_zstandard(path: Path, target: Path) -> None:
     """Decompress UTF-8 text by Polars: Python learns zstd with 3.14."""
     lines = pl.scan_lines(path, glob=False)
-    lines.sink_csv(target, include_header=False, quote_style="never", separator="\x1f")
+    try:
+        lines.sink_csv(target, include_header=False, quote_style="never", separator="\x1f")
+    except pl.exceptions.ComputeError as error:
+        if "utf8" not in str(error):
+            raise
+        raise SourceError(
+            f"{path} is no text in UTF-8, which alone is read from zstd; decompress it with zstd -d"
+        ) from None
 
 
 def _unpack_zip(path: Path, target: Path) -> str:
@@ -106,7 +115,7 @@ def _unpack_zip(path: Path, target: Path) -> str:
 
 _UNPACK: tuple[tuple[bytes, Callable[[Path, Path], str | None]], ...] = (
     (rb"\x1f\x8b\x08", _stream(gzip.open)),
-    (rb"BZh[1-9]1AY&SY", _stream(bz2.open)),
+    (rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)", _stream(bz2.open)),
     (rb"\xfd7zXZ\x00", _stream(lzma.open)),
     (rb"\x28\xb5\x2f\xfd", _unpack_zstandard),
     (rb"PK(\x03\x04|\x05\x06)", _unpack_zip),
@@ -127,7 +136,7 @@ def as_utf8(content: Path, path: Path, encoding: str, work: Path) -> Path:
         raise SourceError(f"unknown encoding {encoding!r}; try utf-8, cp1252, latin-1 or utf-16") from None
     with content.open("rb") as stream:
         head = stream.read(4)
-    encoding = next((name for mark, name in _MARKS.items() if head.startswith(mark)), encoding)
+    encoding = next((name for mark, name in _MARKS.items() if re.match(mark, head, re.DOTALL)), encoding)
     if codecs.lookup(encoding).name == "utf-8" or _is_utf8(content):
         return content
     target = new_file(work, "utf8")

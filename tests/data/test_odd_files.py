@@ -315,3 +315,128 @@ def test_columns_may_have_any_name_but_those_that_are_added(tmp_path: Path, suff
         SourceError, match=r"'__turret_id' of .* begins like those that turret adds; rename it"
     ):
         _scan(log)
+
+
+LOG = "user,item,time\nu1,a,1\nu1,b,2\nu2,a,3\n"
+
+
+def _users(path: Path, **settings: str) -> list[str]:
+    users: list[str] = _scan(path, **settings).frame.select("user").collect()["user"].to_list()
+    return users
+
+
+@pytest.mark.parametrize("text", [LOG, '{"user": "u1"}\n{"user": "u1"}\n{"user": "u2"}\n'])
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_text_of_two_and_four_bytes_is_read_with_and_without_its_mark(
+    tmp_path: Path, text: str, encoding: str
+) -> None:
+    path = tmp_path / ("log.csv" if text is LOG else "log.jsonl")
+    path.write_bytes(text.encode(encoding))
+    assert _users(path) == ["u1", "u1", "u2"]
+
+
+def test_marks_inside_a_file_belong_to_no_id_and_no_header(prepared: Prepare) -> None:
+    data = prepared(f"\ufeff{LOG}\ufeff{LOG}", {"on_bad": "drop"})
+    assert data.users.ids(range(len(data.users))) == ["u1", "u2"]
+    assert data.manifest.counts.events == 6
+    assert plain_id("\ufeffu1") == "u1"
+
+
+@pytest.mark.parametrize("blank", ["\n", "\r\n", "  \n\n", "\n" * 3])
+@pytest.mark.parametrize("last", ["", "u1,c\n"], ids=["regular", "with a broken line"])
+def test_blank_lines_are_no_rows(tmp_path: Path, blank: str, last: str) -> None:
+    path = tmp_path / "log.csv"
+    path.write_bytes(LOG.replace("\n", f"\n{blank}").encode() + last.encode())
+    table = _scan(path)
+    rows = table.frame.collect()
+    assert rows["item"].drop_nulls().to_list() == ["a", "b", "a"]
+    assert rows[ROW].to_list()[0] == 2 + blank.count("\n")
+    assert table.malformed.count == bool(last)
+
+
+def test_what_is_no_whole_file_is_refused_by_its_name(tmp_path: Path) -> None:
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    pl.DataFrame({"user": [1]}).write_parquet(parts / "part-0.parquet")
+    whole = (parts / "part-0.parquet").read_bytes()
+    for content in (whole[:-10], b"user\n1\n", b""):
+        (parts / "part-1.parquet").write_bytes(content)
+        with pytest.raises(SourceError, match=r"parts/part-1\.parquet is no whole Parquet file; export"):
+            _scan(parts)
+    for name in ("log.csv", "log.jsonl", "log.parquet", "log.csv.gz"):
+        (tmp_path / name).touch()
+        with pytest.raises(SourceError, match=f"{name} is empty; export it again"):
+            _scan(tmp_path / name)
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(SourceError, match=r"pipe\.csv is neither a file nor a folder; write its content"):
+        _scan(tmp_path / "pipe.csv")
+    pl.DataFrame().write_parquet(tmp_path / "log.parquet")
+    with pytest.raises(ColumnError, match="for the user; it has no columns: name it with --user"):
+        prepare_as(tmp_path / "prepared", source=tmp_path / "log.parquet")
+
+
+def test_content_of_zstd_that_is_no_utf_8_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    content = LOG.replace("u2", "ü").encode("latin-1")
+    head = b"\x28\xb5\x2f\xfd\x20" + bytes([len(content)])  # of a frame with one block, which is not packed
+    (tmp_path / "log.csv.zst").write_bytes(head + (len(content) << 3 | 1).to_bytes(3, "little") + content)
+    with pytest.raises(SourceError, match=r"log\.csv\.zst is no text in UTF-8.*zstd -d"):
+        _scan(tmp_path / "log.csv.zst", encoding="latin-1")
+
+
+def test_parts_with_a_name_in_two_cases_are_refused(tmp_path: Path) -> None:
+    pl.DataFrame({"item": [1]}).write_parquet(tmp_path / "a.parquet")
+    pl.DataFrame({"ITEM": [1], "Item": [2]}).write_parquet(tmp_path / "b.parquet")
+    with pytest.raises(SourceError, match=r"b\.parquet has several columns for item, which a\.parquet has"):
+        _scan(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("weights", "decimal", "expected"),
+    [
+        (["1.234,56 €", "12,50 €", "3"], ",", [1234.56, 12.5, 3]),
+        (["$1,234.50", "USD 12.5", "50 %"], ".", [1234.5, 12.5, 50]),
+        (["1\u00a0234,5", "1 000", "2.5"], ",", [1234.5, 1000, 2.5]),
+    ],
+)
+def test_weights_are_read_as_shops_write_numbers(
+    prepared: Prepare, weights: list[str], decimal: str, expected: list[float]
+) -> None:
+    rows = "".join(f"u1;{item};{item};{weight}\n" for item, weight in enumerate(weights))
+    data = prepared(f"user;item;time;w\n{rows}", {"columns.weight": "w", "format.decimal": decimal})
+    assert data.weights is not None
+    assert data.weights.tolist() == pytest.approx(expected)
+
+
+def test_a_number_of_another_mark_is_no_weight(prepared: Prepare) -> None:
+    for weight in ("1,5", "1234,567", "1-2", "(3)", "2 pcs"):
+        with pytest.raises(BadRowsError, match="unreadable weight: 1"):
+            prepared(f"user;item;time;w\nu1;a;1;{weight}\nu1;b;2;1\n", {"columns.weight": "w"})
+
+
+def test_days_of_a_spreadsheet_are_read_with_a_comma_and_hinted_at_without_hours(tmp_path: Path) -> None:
+    source = tmp_path / "log.csv"
+    rows = [f"u1;{number};{45_000 + number / 8}".replace(".", ",") for number in range(8)]
+    source.write_text("user;item;time\n" + "\n".join(rows))
+    report = prepare_as(tmp_path / "prepared", source=source, format__decimal=",")
+    assert "'time' holds dates as a spreadsheet counts them" in report.warnings[0]
+    source.write_text("user;item;time\nu1;a;45000\nu1;b;45031\n")
+    report = prepare_as(tmp_path / "prepared", source=source)
+    assert (
+        "if they are days as a spreadsheet counts them, here 2023-03-15 to 2023-04-15" in report.warnings[0]
+    )
+    source.write_text("user;item;pos\nu1;a;1\nu1;b;45031\n")
+    assert "spreadsheet" not in "".join(prepare_as(tmp_path / "prepared", source=source).warnings)
+
+
+def test_a_type_of_many_fields_is_named_by_its_beginning(prepared: Prepare) -> None:
+    record = {f"field {number}": number for number in range(1000)}
+    with pytest.raises(ColumnError, match=r"column 'time' holds Struct.{,70}\.\.\., which") as refused:
+        prepared(pl.DataFrame({"user": [1], "item": [1], "time": [record]}))
+    assert len(str(refused.value)) < 300
+
+
+def test_ids_of_an_items_file_may_be_called_id(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text(LOG)
+    (tmp_path / "items.csv").write_text("id,title\na,A\nb,B\n")
+    report = prepare_as(tmp_path / "prepared", source=tmp_path / "log.csv", items=tmp_path / "items.csv")
+    assert PreparedData.open(report.folder).fields == {"title": ["A", "B"]}

@@ -111,7 +111,7 @@ WORKBOOK = _zip(b"", "[Content_Types].xml", "xl/workbook.xml")
     ("name", "content", "encoding", "sentence"),
     [
         ("none.csv", None, "utf-8", r"there is no file .*none\.csv"),
-        ("t.parquet", b"text", "utf-8", "can't be read: "),
+        ("t.parquet", b"text", "utf-8", "is no whole Parquet file; export it again"),
         ("log", b"a", "utf-8", r"none of the suffixes \.csv, .*; unpack .*give the format .* with --format"),
         (
             "t.csv.gz",
@@ -124,7 +124,7 @@ WORKBOOK = _zip(b"", "[Content_Types].xml", "xl/workbook.xml")
         ("t.csv", LATIN, "utf-8", r"not text in the encoding 'utf-8'; try --encoding cp1252, latin-1"),
         ("t.csv", LATIN, "ascii", r"not text in the encoding 'ascii'; try --encoding utf-8"),
         ("t.csv", LATIN, "klingon", r"unknown encoding 'klingon'; try utf-8"),
-        ("t.csv", "a,b\n".encode("utf-16-le"), "utf-8", r"try --encoding cp1252, latin-1, utf-16"),
+        ("t.csv", "a,b\n".encode("utf-32-le"), "utf-8", r"try --encoding cp1252, latin-1, utf-16"),
     ],
 )
 def test_what_can_not_be_read_is_refused_with_what_to_do(

@@ -1,0 +1,33 @@
+"""Texts of numbers, as shops write them."""
+
+import polars as pl
+
+from turret.data.features import SIGNS, number_form
+
+
+def numbers(texts: pl.Series, decimal: str = ".") -> pl.Series:
+    """Texts as float64, null where they are no numbers.
+
+    `decimal` is the decimal mark, "." or ","; the other one is that of thousands. Signs of currency and
+    percent are left out.
+    """
+    plain = texts.cast(pl.Float64, strict=False)
+    if decimal == "." and plain.null_count() == texts.null_count():
+        return plain
+    thousands = "." if decimal == "," else ","
+    bare = texts.str.replace_all(SIGNS, "")
+    text = bare.str.replace_all(thousands, "", literal=True).str.replace(decimal, ".", literal=True)
+    value = text.cast(pl.Float64, strict=False)
+    is_number = bare.str.contains(rf"^{number_form(decimal)}$") & value.is_finite()
+    return pl.select(pl.when(is_number).then(value)).to_series().alias(texts.name)
+
+
+def number_in(text: pl.Expr, decimal: str) -> pl.Expr:
+    """The number in a text, as `numbers`; with a decimal comma also one with a point, such as 1.5.
+
+    The comma may be the mark of another file alone.
+    """
+    found = text.map_batches(
+        lambda texts: numbers(texts, decimal), return_dtype=pl.Float64, is_elementwise=True
+    )
+    return pl.coalesce(found, text.str.strip_chars().cast(pl.Float64, strict=False))
