@@ -33,7 +33,7 @@ from typing import Any
 
 from benchmarks.abuse_attacks import ATTACKS, Attack
 from benchmarks.abuse_requests import ENDINGS, METHODS, Call, Request, calls, json_request
-from benchmarks.abuse_target import PATIENCE, SCOPES, Target
+from benchmarks.abuse_target import PATIENCE, SCOPES, Address, Target
 from benchmarks.harness import Options, run
 from benchmarks.processes import turret
 
@@ -164,16 +164,16 @@ def attempt(target: Target, worst: Worst, call: Call, request: Request, normal_m
         cost = target.cost(request)
         rate = min(rate, (cost.processor_ms - normal_ms) / max(1.0, request.size / 1e3))
         stall, wait = min(stall, cost.stall_ms), min(wait, cost.wait_ms)
-        if cost.status == -1:
-            target.open_door(f"{shown}: no answer within {PATIENCE:g} s")
-            target.again()
-            break
-        if not target.is_whole():
-            target.open_door(f"{shown}: the worker ended")
-            target.again()
-            break
-        if cost.status in (0, 500):
-            target.open_door(f"{shown}: {cost.status} {cost.body[:200]!r}")
+        is_whole = target.is_whole()
+        if cost.status in (-1, 0, 500) or not is_whole:
+            late = (
+                f"no answer within {PATIENCE:g} s"
+                if cost.status == -1
+                else f"{cost.status} {cost.body[:200]!r}"
+            )
+            target.open_door(f"{shown}: {late if is_whole or cost.status == -1 else 'the worker ended'}")
+            if cost.status == -1 or not is_whole:
+                target.again()
             break
         if rate <= worst.figures.get(figure, 0.0) and stall <= worst.figures.get("longest_stall_ms", 0.0):
             break
@@ -186,46 +186,36 @@ def attempt(target: Target, worst: Worst, call: Call, request: Request, normal_m
 def try_doors(target: Target, worst: Worst) -> Iterator[dict[str, Any]]:
     """Each call without its scope, at odd paths, and by other methods: nothing may pass or change."""
     target.start()
-    begun, answers = time.monotonic(), Counter[int]()
-    known = _calls()
-    before = _state(target)
-    keys = [None, "turret_all_" + "A" * 43, *SCOPES]
+    begun, answers, before, known = time.monotonic(), Counter[int](), _state(target), _calls()
+
+    def refused(request: Request, key: str | None, address: Address | None, words: str) -> None:
+        status, _ = target.exchange(request, key, address)
+        answers[status] += 1
+        if status < 400 or status >= 500:
+            target.open_door(f"{request.method} {request.target} {words}: {status}")
+
+    keys = {"no key": None, "a wrong key": "turret_all_" + "A" * 43, **dict(zip(SCOPES, SCOPES, strict=True))}
     for call in known:
         normal = call.normal()
-        path, query = normal.target.partition("?")[0], "".join(normal.target.partition("?")[1:])
-        odd = [("", normal.method)] + [(end, normal.method) for end in ENDINGS]
-        odd += [
-            ("", method)
-            for method in METHODS
-            if not any(c.path == call.path and c.method == method for c in known)
-        ]
+        path, mark, query = normal.target.partition("?")
+        others = set(METHODS) - {one.method for one in known if one.path == call.path}
+        odd = [(end, normal.method) for end in ("", *ENDINGS)]
+        odd += [("", method) for method in METHODS if method in others]
         for ending, method in odd[:: 8 if target.quick else 1]:
-            request = normal._replace(target=path + ending + query, method=method)
-            for key in keys:
-                if call.scope is None or key == call.scope:
-                    continue
-                for address in {target.public, target.admin} if "/admin" in path else (target.public,):
-                    status, _ = target.exchange(request, key, address)
-                    answers[status] += 1
-                    if status < 400 or status >= 500:
-                        name = key if key in SCOPES else "no key" if key is None else "a wrong key"
-                        target.open_door(f"{request.method} {request.target} with {name}: {status}")
+            request = normal._replace(target=path + ending + mark + query, method=method)
+            for name, key in keys.items():
+                if call.scope is not None and key != call.scope:
+                    for address in {target.public, target.admin} if "/admin" in path else (target.public,):
+                        refused(request, key, address, f"with {name}")
             if ending and not path.endswith(("i0001", "u00007", "i00019", "u000079")):
-                status, _ = target.exchange(request)
-                answers[status] += 1
-                if status < 400 or status >= 500:
-                    target.open_door(
-                        f"{request.method} {request.target} is answered as {call.path}: {status}"
-                    )
+                refused(request, "all", None, f"is answered as {call.path}")
     for what, value in _state(target).items():
         if before[what] != value:
             target.open_door(f"{what} changed without a key: {value[:200]!r}")
     target.end()
-    yield {
-        "name": "doors",
-        "answers": {str(status): count for status, count in answers.items()},
-        "seconds": round(time.monotonic() - begun, 1),
-    }
+    seconds = round(time.monotonic() - begun, 1)
+    counts = {str(status): count for status, count in answers.items()}
+    yield {"name": "doors", "answers": counts, "seconds": seconds}
 
 
 def _state(target: Target) -> dict[str, bytes]:
@@ -259,16 +249,7 @@ def _shop() -> Path:
         turret("data", "synth", shop, "--messy", "--users", 300, "--items", 3_000, "--overwrite")
         _add_lists_and_questions(shop)
         items = ("--items", shop / "items.csv")
-        kinds = [
-            "--kind",
-            "purchase",
-            "--kind",
-            "cart=signal",
-            "--kind",
-            "view=signal",
-            "--kind",
-            "return=negative",
-        ]
+        kinds = [f"--kind={one}" for one in ("purchase", "cart=signal", "view=signal", "return=negative")]
         log = (shop / "events.csv", *items, "--users", shop / "users.csv", "--kind-column", "event", *kinds)
         _export("first", "dssm", *log, "--session", "session_id", "--on-bad", "drop")
         _export("words", "questions", "--queries", shop / "queries.csv", *items)

@@ -24,6 +24,7 @@ from benchmarks.abuse_target import Target
 SLOW_SECONDS, FLOOD_SECONDS = 4.0, 3.0
 PACE_MS = 0.5  # between two connections: what they hold is measured, not how fast they come
 _HISTORY = [f"i{number:04d}" for number in range(50)]
+_CAPS = {"brand": 1, "category": 1, "tags": 1, "fair_trade": 1}  # which can't be met
 _PERMITTED = (200, 400, 404, 409, 413, 422, 429, 503)
 
 
@@ -198,27 +199,28 @@ def padded_items(target: Target) -> Iterator[str]:
 
 def blank_items(target: Target) -> Iterator[str]:
     """Blanks and separators in the texts of a stored item, and then everybody's filter."""
-    for number, text in enumerate(
-        (" " * 30_000, "\u00a0" * 15_000, ">" * 30_000, "a > " * 7_000, "/ " * 15_000)
-    ):
-        fields = {"category": text}
-        status, _ = target.exchange(
-            json_request("PUT", f"/v1/items/blank{number}", {"features": {}, "fields": fields})
-        )
+    body = {"history": _HISTORY, "filter": {"category": {"under": "Food"}}}
+    texts = (" " * 30_000, "\u00a0" * 15_000, ">" * 30_000, "a > " * 7_000, "/ " * 15_000)
+    for number, text in enumerate(texts):
+        for method, path, given in (
+            ("PUT", f"/v1/items/blank{number}", {"features": {}, "fields": {"category": text}}),
+            ("POST", "/v1/recommend", body),
+        ):
+            status, answer = ask(target, method, path, given)
+            if status not in _PERMITTED or (given is body and status != 200):
+                yield f"{method} {path} with {text[:4]!r}...: {status} {str(answer)[:100]}"
+
+
+def batch_of(**conditions: Any) -> Attack:
+    """A batch of 100 requests with these conditions."""
+
+    def run(target: Target) -> Iterator[str]:
+        one = {"history": _HISTORY, "k": 100, **conditions}
+        status, answer = ask(target, "POST", "/v1/recommend/batch", {"requests": [one] * 100})
         if status not in _PERMITTED:
-            yield f"PUT /v1/items/blank{number} with {text[:4]!r}...: {status}"
-        body = {"history": _HISTORY, "filter": {"category": {"under": "Food"}}}
-        if (status := target.exchange(json_request("POST", "/v1/recommend", body))[0]) != 200:
-            yield f"a filter after an item of {text[:4]!r}...: {status}"
+            yield f"a batch of {conditions}: {status} {str(answer)[:100]}"
 
-
-def unmet_caps(target: Target) -> Iterator[str]:
-    """A batch of 100 whose caps allow a few items of the whole catalog."""
-    cap = {"brand": 1, "category": 1, "tags": 1, "fair_trade": 1}
-    one = {"history": _HISTORY, "k": 100, "cap": cap, "diversity": 1.0}
-    status, answer = target.exchange(json_request("POST", "/v1/recommend/batch", {"requests": [one] * 100}))
-    if status not in _PERMITTED:
-        yield f"a batch of caps that can't be met: {status} {answer[:100]!r}"
+    return run
 
 
 def metrics_flood(target: Target) -> Iterator[str]:
@@ -275,21 +277,17 @@ def repeated_rollback(target: Target) -> Iterator[str]:
         yield f"POST /v1/rules/rollback sent twice ({first}, {second}) leaves the rules {list(kept)}"
 
 
-def long_ids(target: Target) -> Iterator[str]:
-    """Changes of unknown items with the longest ids; then items have still to be accepted."""
-    for call in range(1 if target.quick else 4):
-        ids = (f"{chr(0x1F600) * 500}{call}-{number}" for number in range(7_000))
-        lines = "\n".join(json.dumps({"id": one, "method": "DELETE"}, ensure_ascii=False) for one in ids)
-        yield from _bulk(target, lines.encode())
-    yield from _still_changes(target)
-
-
-def unknown_withdrawals(target: Target) -> Iterator[str]:
+def withdrawals(calls: int, items: int, form: str) -> Attack:
     """Thousands of withdrawals of items that nobody knows; then items have still to be accepted."""
-    for call in range(1 if target.quick else 6):
-        lines = "\n".join(json.dumps({"id": f"n{call}-{n}", "method": "DELETE"}) for n in range(10_000))
-        yield from _bulk(target, lines.encode())
-    yield from _still_changes(target)
+
+    def run(target: Target) -> Iterator[str]:
+        for call in range(1 if target.quick else calls):
+            ids = (form.format(call, number) for number in range(items))
+            lines = (json.dumps({"id": one, "method": "DELETE"}, ensure_ascii=False) for one in ids)
+            yield from _bulk(target, "\n".join(lines).encode())
+        yield from _still_changes(target)
+
+    return run
 
 
 def _still_changes(target: Target) -> Iterator[str]:
@@ -328,18 +326,20 @@ def late_appends(target: Target) -> Iterator[str]:
 
 
 GUARDED = {"metrics_open": "true"}
+_SHORTEST = b"GET / HTTP/1.1\r\n\r\n" * 14_000
 # The attacks by name, with settings of their service.
 ATTACKS: dict[str, tuple[Attack, dict[str, str]]] = {
     "bulk_bombs": (bulk_bombs, {}),
     "padded_items": (padded_items, {}),
     "blank_items": (blank_items, {}),
-    "unmet_caps": (unmet_caps, {}),
+    "unmet_caps": (batch_of(cap=_CAPS, diversity=1.0), {}),
+    "made_up_cursors": (batch_of(cursor="first~0~0~5~fe967699"), {}),  # behind a score of -1e38
     "metrics_flood": (metrics_flood, GUARDED),
     "large_rules": (large_rules, {}),
     "many_rules": (many_rules, {}),
     "repeated_rollback": (repeated_rollback, {}),
-    "long_ids": (long_ids, {}),
-    "unknown_withdrawals": (unknown_withdrawals, {}),
+    "long_ids": (withdrawals(4, 7_000, chr(0x1F600) * 500 + "{}-{}"), {}),
+    "unknown_withdrawals": (withdrawals(6, 10_000, "n{}-{}"), {}),
     "late_appends": (late_appends, {"write_timeout": "0.3"}),
     "endless_trailers": (plain(crowd, 1, _trailers), {}),
     "one_byte_chunks": (plain(crowd, 4, _chunks), {}),
@@ -348,6 +348,7 @@ ATTACKS: dict[str, tuple[Attack, dict[str, str]]] = {
     "open_paths": (plain(crowd, 320, _open_paths), GUARDED),
     "overload": (plain(crowd, 400, lambda target: itertools.repeat(_recommend(target))), {}),
     "pipelining": (plain(crowd, 50, lambda target: itertools.repeat(_recommend(target)), at_once=16), {}),
+    "pipelined_heads": (plain(held, 60, _SHORTEST, more=_SHORTEST), {}),
     "unread_batches": (plain(held, 60, _batch), {}),
     "slow_readers": (plain(held, 200, _batch, read=100), {}),
     "half_sent_bodies": (plain(held, 2_000, wire("/v1/recommend", b" " * 64_000, None, "", 65_000)), {}),

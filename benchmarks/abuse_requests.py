@@ -259,13 +259,8 @@ def _many(count: int, width: int) -> list[tuple[str, bytes]]:
 def _parameter_values(length: int) -> list[tuple[str, str]]:
     """Hostile values of a parameter, written for a path or a query; a head has 16 KiB."""
     texts = {repr(unit): (unit * length)[:length] for unit in _UNITS}
-    texts |= {
-        "x://": _HEAD + "a," * ((length - 7) // 2) + _TAIL,
-        "1e400": "1e400",
-        "-1": "-1",
-        "wide": "\uff11",
-    }
-    texts |= {"nines": "9" * length, "underscores": "1" + "_1" * (length // 2 - 1)}
+    texts |= {"x://": _HEAD + "a," * ((length - 7) // 2) + _TAIL, "1e400": "1e400", "-1": "-1"}
+    texts |= {"wide": "\uff11", "nines": "9" * length, "underscores": "1" + "_1" * (length // 2 - 1)}
     written = {label: quote(text, safe="") for label, text in texts.items()}
     written |= {"surrogate": "%ED%A0%80" * 100, "bytes": "%FF" * 500, "blank": "%20"}
     # A head has 16 KiB. It is cut before a character.
