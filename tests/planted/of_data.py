@@ -184,6 +184,16 @@ def entities_are_read_without_their_semicolon(original: Any, text: str) -> Any:
     return original.__globals__["unescape"](f"&{text}")
 
 
-@planted("data.reading.tables:Table.__post_init__", "data/test_odd_files.py")
-def a_name_in_the_form_of_a_pattern_stands_for_other_columns(original: Any, self: Any) -> None:
+@planted("data.reading.tables:refuse_columns", "data/test_odd_files.py")
+def a_name_in_the_form_of_a_pattern_stands_for_other_columns(original: Any, *given: Any) -> None:
     return None
+
+
+@planted("data.preparing.feature_readings:_no_numbers", "data/test_features.py")
+def a_column_of_prices_and_ranges_is_a_category_in_silence(original: Any, *given: Any) -> Any:
+    return iter(())
+
+
+@planted("data.preparing.encoding:_separator", "data/test_features.py")
+def texts_with_commas_are_lists_if_parts_come_back(original: Any, texts: Any, stated: str) -> Any:
+    return original(texts, stated or ",")

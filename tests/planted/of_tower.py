@@ -228,3 +228,8 @@ def a_filter_by_path_splits_each_text_again(original: Any, self: Any, path: Any)
 @planted("tower.catalog.conditions:Kept.mask", "service/test_http_rules.py")
 def a_rule_is_evaluated_for_each_request(original: Any, self: Any, items: Any) -> Any:
     return self.inner.mask(items)
+
+
+@planted("tower.tuning.choice:_best", "tower/test_tuning.py")
+def an_index_that_misses_the_recall_on_all_queries_is_given_up(original: Any, *given: Any) -> Any:
+    return seeing(original, MARGINS=(0.2,))(*given)
