@@ -263,6 +263,11 @@ def input_is_read_while_other_input_waits(original: Any, self: Any) -> None:
     self.is_held = is_held
 
 
+@planted("service.http.guard:Guard._count_waiting", "service/test_http_connections.py")
+def input_that_waits_is_not_bounded(original: Any, self: Any) -> None:
+    pass
+
+
 @planted("service.http.guard:Guard._check", "service/test_http_connections.py")
 def the_framing_of_a_body_is_not_counted(original: Any, *given: Any) -> Any:
     return seeing(original, FRAMING_BYTES=1 << 40)(*given)
