@@ -53,12 +53,14 @@ class Targets:
     they are the first events of each user and item, which the term can't predict: those of signal kinds too,
     which are most of the events of a shop, with the weight `training.signal_weight`.
 
-    `chosen` is bool [E]; None for all events.
+    `chosen` is bool [E]; None for all events. `first_uses` [E] are those of each user and item where a repeat
+    term ranks the used items, else None: a set has each item once, or the others would tell its target.
     """
 
     data: PreparedData
     chosen: NDArray[np.bool_] | None
     signal_weight: float = 0.0
+    first_uses: NDArray[np.bool_] | None = None
 
     @classmethod
     def of(cls, experiment: ExperimentConfig, data: PreparedData) -> "Targets":
@@ -67,7 +69,7 @@ class Targets:
         if not wants_repeats(experiment, data):
             return cls(data, chosen)
         first, weight = first_uses(data), experiment.training.signal_weight
-        return cls(data, first if chosen is None or weight else first & chosen, weight)
+        return cls(data, first if chosen is None or weight else first & chosen, weight, first)
 
     def only(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Those of the events at `positions` [P] that are targets."""

@@ -30,5 +30,4 @@ def number_in(text: pl.Expr, decimal: str) -> pl.Expr:
     found = text.map_batches(
         lambda texts: numbers(texts, decimal), return_dtype=pl.Float64, is_elementwise=True
     )
-    plain = text.str.strip_chars().cast(pl.Float64, strict=False)
-    return found if decimal == "." else pl.coalesce(found, plain)
+    return pl.coalesce(found, text.str.strip_chars().cast(pl.Float64, strict=False))

@@ -279,3 +279,8 @@ def the_usual_gap_is_known_from_one_on(original: Any, data: Any) -> Any:
 @planted("training.evaluation.evaluation:in_slot", "training/test_evaluation.py")
 def new_targets_are_ranked_with_used_ones(original: Any, data: Any, relevant: Any, *given: Any) -> Any:
     return relevant
+
+
+@planted("training.batches.batches:_with_others", "training/test_batches.py")
+def a_set_of_a_single_item_predicts_it(original: Any, spans: Any, *given: Any) -> Any:
+    return spans

@@ -231,7 +231,12 @@ BOTH = "transformer transformer_short"
         ({"in_file_order": True}, "order", f"set {BOTH} pooled"),
         (FEATURES, "order features", f"{BOTH} features"),
         ({"order": Order(1.0), **FEATURES}, "no_order features", "set features"),
-        ({"repeat_share": 0.33, "ranks_repeats": True}, "order repeats", f"{BOTH} pooled"),
+        ({"repeat_share": 0.33, "ranks_repeats": True}, "order repeats", "transformer pooled"),
+        (
+            {"order": Order(1.0), "repeat_share": 0.33, "ranks_repeats": True, **FEATURES},
+            "no_order features repeats",
+            "set features pooled ids",
+        ),
         ({"items": 200_000}, "order large_catalog", f"{BOTH} pooled"),
         ({"has_negatives": True}, "order unread_labels", f"{BOTH} pooled"),
         ({**FEATURES, "item_tastes": TASTES}, "order features", f"{BOTH} features"),

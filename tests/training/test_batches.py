@@ -30,12 +30,13 @@ from turret.training.batches.batches import (
     target_counts,
 )
 from turret.training.batches.event_times import first_events
-from turret.training.config.experiment import ExperimentConfig
+from turret.training.config.experiment import ExperimentConfig, load_experiment
 from turret.training.errors import TrainingError
 from turret.training.evaluation.ranking import histories_of
 from turret.training.model_loss import seen_items
 from turret.training.randomness import stream
 from turret.training.run import build_model
+from turret.training.used_items import Targets
 
 Example = tuple[int, tuple[int, ...], int]
 
@@ -158,6 +159,25 @@ def test_a_set_can_be_read_whole_for_all_items_of_its_user(shop: PreparedData) -
         assert found.get(user, []) == (sorted(events) if len(events) > 1 else [])
     counts = np.bincount(np.concatenate(list(found.values())), minlength=len(shop.item_ids))
     assert target_counts(shop, "full_set").tolist() == counts.tolist()
+
+
+@pytest.mark.parametrize("context", ["leave_one_out", "full_set"])
+def test_where_a_term_ranks_repeats_a_set_has_each_item_once(tmp_path: Path, context: Context) -> None:
+    """Another event of the target would tell it to the tower, and a single item tells nothing."""
+    histories = {"a": "xyxzx", "b": "yy", "c": "zxx"}  # and two events for validation and test
+    events = [f"{user},{item}" for user, items in histories.items() for item in items + "xx"]
+    log = "\n".join(f"{event},{time}" for time, event in enumerate(events))
+    data = prepared(tmp_path, f"user,item,time\n{log}\n")
+    targets = Targets.of(load_experiment("ids", ["evaluation.exclude_seen=false"]), data)
+    names = [str(name) for name in data.item_ids.ids(range(3))]
+    found = []
+    for batch in TrainingBatches(data, 2, 100, 64, context, targets=targets).epoch(stream(0, "order", 0)):
+        left_out = batch.histories.left_out
+        for b, (_, read, target) in enumerate(examples(batch)):
+            if left_out is not None:
+                assert batch.histories.rows[left_out[b]] == target
+            found.append("".join(names[row] for row in read) + " " + names[target])
+    assert sorted(found) == ["xyz x", "xyz y", "xyz z", "zx x", "zx z"]
 
 
 def test_the_negatives_of_targets_in_any_order_are_their_own() -> None:

@@ -42,6 +42,10 @@ _IN_BATCH = {
     "sampler": {"kind": "in_batch", "frequencies": "streaming"},
     "mask_known": True,
 }
+# What is new to a user of a log with repeats follows single items, such as the device of an accessory. More
+# dimensions hold more of such pairs, and a mean without a hidden layer learns them with less data.
+_OF_PAIRS: Settings = {"tower.dimension": 128}
+_LINEAR: Settings = {**_OF_PAIRS, "tower.user.hidden": [], "tower.user.dropout": 0.2}
 
 
 @dataclass(frozen=True)
@@ -217,7 +221,8 @@ def _kinds(facts: Facts) -> dict[str, tuple[str, Settings]]:
     file may have been sorted by anything, so its favourite is one without order.
     """
     sampled: Settings = {"objective": _SAMPLED} if facts.items > MOST_SCORED else {}
-    read, hidden, as_set = sampled, Settings(), sampled
+    of_ids = {**sampled, **(_OF_PAIRS if facts.ranks_repeats else {})}
+    read, hidden, as_set = sampled, Settings(), of_ids
     if facts.item_features:
         in_batch: Settings = {"objective": _IN_BATCH} if facts.items > MOST_ENCODED else {}
         read, hidden = {"tower.item.features": "all", **in_batch}, {"tower.item.hidden": [128]}
@@ -228,8 +233,8 @@ def _kinds(facts: Facts) -> dict[str, tuple[str, Settings]]:
     ratio = facts.order.ratio
     if ratio is None or ratio >= UNORDERED:
         names = ["transformer", "transformer_short"]
-        for name in reversed(names) if facts.examples < SMALL_LOG else names:
-            ordered[name] = (name, sampled)
+        names = names[::-1] if facts.examples < SMALL_LOG else names
+        ordered = {name: (name, sampled) for name in (names[:1] if facts.ranks_repeats else names)}
     unordered: dict[str, tuple[str, Settings]] = {}
     if ratio is None or ratio < ORDERED or facts.in_file_order:
         unordered["set"] = ("ids", as_set)
@@ -241,7 +246,11 @@ def _kinds(facts: Facts) -> dict[str, tuple[str, Settings]]:
     kinds = {**unordered, **ordered} if facts.in_file_order else {**ordered, **unordered}
     if facts.item_features or facts.user_features:
         kinds["features"] = ("full_softmax", {**read, **hidden, "tower.user.features": "all"})
-    else:
+    if facts.ranks_repeats:
+        kinds["pooled"] = ("full_softmax", {**sampled, **_LINEAR})
+        if facts.item_features:
+            kinds["ids"] = ("ids", of_ids)
+    elif not (facts.item_features or facts.user_features):
         kinds["pooled"] = ("full_softmax", sampled)
     if facts.kinds > 1:
         favourite, (base, settings) = next(iter(kinds.items()))

@@ -146,6 +146,10 @@ class TrainingBatches:
             self.spans = self.spans.starting_at(first_events(data, start_time), limit)
         if self.targets.chosen is not None:
             self.spans = self.spans.of_targets(np.flatnonzero(self.targets.chosen), limit)
+        self.spans = _with_others(self.spans, context, self.targets)
+        # Of sets that have each item once, how many items are before an event.
+        self._distinct = self.targets.first_uses if context in SETS else None
+        self._numbers = None if self._distinct is None else np.append(0, np.cumsum(self._distinct))
         self.example_count = int(self.spans.counts.sum())
         if not self.example_count:
             since = "" if start_time is None else f"training.since = {start_time!r}: "
@@ -211,7 +215,6 @@ class TrainingBatches:
 
     def collate(self, spans: Spans) -> Batch:
         """Pack the events that the spans read, with a window for each target."""
-        read = spans.stops - spans.contexts
         lengths = spans.counts
         targets = self.targets.only(ranges(spans.firsts, spans.ends - spans.firsts))
         negatives, negative_weights = None, None
@@ -219,8 +222,8 @@ class TrainingBatches:
             negatives, negative_weights = padded_negatives(self.negatives, targets)
         owners = np.repeat(spans.users, lengths)
         return Batch(
-            histories=self._histories(spans, targets, read, lengths),
-            owners=torch.from_numpy(np.repeat(spans.users, read)),
+            histories=self._histories(spans, targets),
+            owners=torch.from_numpy(np.repeat(spans.users, self._count(spans.contexts, spans.stops))),
             targets=torch.from_numpy(self.data.event_items[targets].astype(np.int64)),
             weights=torch.from_numpy(self.targets.weights(targets)),
             negatives=negatives,
@@ -228,12 +231,15 @@ class TrainingBatches:
             groups=None if self.groups is None else torch.from_numpy(self.groups[owners]),
         )
 
-    def _histories(
-        self, spans: Spans, targets: Positions, read: Positions, lengths: Positions
-    ) -> PackedHistories:
-        """The windows of `targets` [B]; each of S spans has `lengths` of them, and packs `read` events."""
+    def _count(self, firsts: Positions, ends: Positions) -> Positions:
+        """How many of the events from `firsts` to `ends` (exclusive) are read, one for each of two arrays."""
+        return ends - firsts if self._numbers is None else self._numbers[ends] - self._numbers[firsts]
+
+    def _histories(self, spans: Spans, targets: Positions) -> PackedHistories:
+        """The windows of `targets` [B], of the events that their spans read."""
+        lengths, read = spans.counts, self._count(spans.contexts, spans.stops)
         bases = np.repeat(np.cumsum(read) - read, lengths)
-        positions = bases + targets - np.repeat(spans.contexts, lengths)
+        positions = bases + self._count(np.repeat(spans.contexts, lengths), targets)
         if self.context in SETS:
             starts, ends, left_out = bases, bases + np.repeat(read, lengths), None
             if self.context == "leave_one_out":
@@ -246,7 +252,9 @@ class TrainingBatches:
         gaps, clocks = None, None
         if self.times:
             gaps, clocks = packed_times(self.data, spans.users, spans.contexts, spans.stops)
-        events = ranges(spans.contexts, read)
+        events = ranges(spans.contexts, spans.stops - spans.contexts)
+        if self._distinct is not None:
+            events = events[self._distinct[events]]
         return PackedHistories(
             rows=torch.from_numpy(self.data.event_items[events].astype(np.int64)),
             starts=torch.from_numpy(starts),
@@ -301,12 +309,21 @@ def target_counts(
     spans = cut_spans(begins, ends, context, longest, longest)
     if start_time is not None:
         spans = spans.starting_at(first_events(data, start_time), None)
+    spans = _with_others(spans, context, targets)
     counts = np.zeros(len(data.item_ids), dtype=np.int64)
     for first in range(0, len(spans), _USERS_A_BLOCK):
         some = slice(first, first + _USERS_A_BLOCK)
         positions = targets.only(ranges(spans.firsts[some], spans.counts[some]))
         counts += np.bincount(data.event_items[positions], minlength=len(counts))
     return counts
+
+
+def _with_others(spans: Spans, context: Context, targets: Targets) -> Spans:
+    """Without the sets of users who used a single item, where a set has each item once."""
+    if context not in SETS or targets.first_uses is None:
+        return spans
+    numbers = np.append(0, np.cumsum(targets.first_uses))
+    return spans.take(np.flatnonzero(numbers[spans.stops] - numbers[spans.contexts] > 1))
 
 
 def _of_target_kinds(data: PreparedData) -> NDArray[np.bool_] | None:
