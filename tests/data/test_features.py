@@ -19,11 +19,11 @@ from turret.data.preparing.encoding import (
     as_lists,
     days,
     encode,
-    numbers,
     without_nulls,
 )
 from turret.data.preparing.feature_readings import Readings, field_values, read_features
 from turret.data.reading.columns import Role
+from turret.data.reading.numbers import numbers
 from turret.data.reading.schema import FeatureColumns, FormatSettings
 from turret.data.reading.tables import ROW, Malformed, Table
 
