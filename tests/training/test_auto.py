@@ -231,7 +231,7 @@ BOTH = "transformer transformer_short"
         ({"in_file_order": True}, "order", f"set {BOTH} pooled"),
         (FEATURES, "order features", f"{BOTH} features"),
         ({"order": Order(1.0), **FEATURES}, "no_order features", "set features"),
-        ({"repeat_share": 0.33, "ranks_repeats": True}, "order repeats", "transformer pooled"),
+        ({"repeat_share": 0.33, "ranks_repeats": True}, "order repeats", "transformer pooled ids"),
         (
             {"order": Order(1.0), "repeat_share": 0.33, "ranks_repeats": True, **FEATURES},
             "no_order features repeats",

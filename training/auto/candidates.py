@@ -248,7 +248,7 @@ def _kinds(facts: Facts) -> dict[str, tuple[str, Settings]]:
         kinds["features"] = ("full_softmax", {**read, **hidden, "tower.user.features": "all"})
     if facts.ranks_repeats:
         kinds["pooled"] = ("full_softmax", {**sampled, **_LINEAR})
-        if facts.item_features:
+        if facts.item_features or "set" not in kinds:
             kinds["ids"] = ("ids", of_ids)
     elif not (facts.item_features or facts.user_features):
         kinds["pooled"] = ("full_softmax", sampled)
