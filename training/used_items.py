@@ -1,6 +1,7 @@
 """What a run makes of used items: whether answers leave them out, and the targets of the towers if not."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +71,17 @@ class Targets:
             return cls(data, chosen)
         first, weight = first_uses(data), experiment.training.signal_weight
         return cls(data, first if chosen is None or weight else first & chosen, weight, first)
+
+    @cached_property
+    def _items_before(self) -> NDArray[np.int64]:
+        """How many first uses are before each event: int64 [E + 1]."""
+        assert self.first_uses is not None
+        return np.append(0, np.cumsum(self.first_uses))
+
+    def items_between(self, firsts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How many first uses are from `firsts` [B] to `ends` [B] (exclusive): int64 [B]."""
+        between: NDArray[np.int64] = self._items_before[ends] - self._items_before[firsts]
+        return between
 
     def only(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Those of the events at `positions` [P] that are targets."""

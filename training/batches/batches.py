@@ -147,9 +147,7 @@ class TrainingBatches:
         if self.targets.chosen is not None:
             self.spans = self.spans.of_targets(np.flatnonzero(self.targets.chosen), limit)
         self.spans = _with_others(self.spans, context, self.targets)
-        # Of sets that have each item once, how many items are before an event.
-        self._distinct = self.targets.first_uses if context in SETS else None
-        self._numbers = None if self._distinct is None else np.append(0, np.cumsum(self._distinct))
+        self._first_uses = self.targets.first_uses if context in SETS else None
         self.example_count = int(self.spans.counts.sum())
         if not self.example_count:
             since = "" if start_time is None else f"training.since = {start_time!r}: "
@@ -232,8 +230,8 @@ class TrainingBatches:
         )
 
     def _count(self, firsts: Positions, ends: Positions) -> Positions:
-        """How many of the events from `firsts` to `ends` (exclusive) are read, one for each of two arrays."""
-        return ends - firsts if self._numbers is None else self._numbers[ends] - self._numbers[firsts]
+        """How many of the events from `firsts` [B] to `ends` [B] (exclusive) are read: int64 [B]."""
+        return ends - firsts if self._first_uses is None else self.targets.items_between(firsts, ends)
 
     def _histories(self, spans: Spans, targets: Positions) -> PackedHistories:
         """The windows of `targets` [B], of the events that their spans read."""
@@ -253,8 +251,8 @@ class TrainingBatches:
         if self.times:
             gaps, clocks = packed_times(self.data, spans.users, spans.contexts, spans.stops)
         events = ranges(spans.contexts, spans.stops - spans.contexts)
-        if self._distinct is not None:
-            events = events[self._distinct[events]]
+        if self._first_uses is not None:
+            events = events[self._first_uses[events]]
         return PackedHistories(
             rows=torch.from_numpy(self.data.event_items[events].astype(np.int64)),
             starts=torch.from_numpy(starts),
@@ -322,8 +320,7 @@ def _with_others(spans: Spans, context: Context, targets: Targets) -> Spans:
     """Without the sets of users who used a single item, where a set has each item once."""
     if context not in SETS or targets.first_uses is None:
         return spans
-    numbers = np.append(0, np.cumsum(targets.first_uses))
-    return spans.take(np.flatnonzero(numbers[spans.stops] - numbers[spans.contexts] > 1))
+    return spans.take(np.flatnonzero(targets.items_between(spans.contexts, spans.stops) > 1))
 
 
 def _of_target_kinds(data: PreparedData) -> NDArray[np.bool_] | None:
