@@ -102,7 +102,7 @@ def _baselines(report: Report) -> str:
 def _slots(report: Report) -> str:
     """Every ranker in each half of an answer, and the paired difference of the towers from it."""
     ndcg = f"ndcg@{next(iter(report[TOWERS])).partition('@')[2]}"
-    names = [f"{slot} {ndcg}" for slot in report["slots"]]
+    names = [slot_metric(slot, ndcg) for slot in report["slots"]]
     rows = [
         (
             ranker,

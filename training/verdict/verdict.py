@@ -238,7 +238,7 @@ def repeats(report: dict[str, Any], data: PreparedData) -> Finding | None:
 def slot_findings(report: dict[str, Any], metric: str) -> Iterator[Finding]:
     """The towers beside the best baseline in each half of an answer, where users enough have such targets."""
     for slot, own in report.get("slots", {}).items():
-        name = f"{slot} {metric}"
+        name = slot_metric(slot, metric)
         if own["users"] < LEAST_USERS or name not in report[TOWERS]:
             continue
         means = {other: report[other][name]["mean"] for other in report["differences"]}
