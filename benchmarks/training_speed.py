@@ -42,7 +42,7 @@ from turret.tower.towers.model import TwoTowers
 from turret.training.config.experiment import load_experiment
 from turret.training.evaluation.evaluation import Relevant, relevant_items
 from turret.training.evaluation.evaluation import measure as measure_ranking
-from turret.training.evaluation.ranking import rank_slots, tower_scores
+from turret.training.evaluation.ranking import rank, tower_scores
 from turret.training.run import build_model
 
 CATALOGS = (10_000, 1_000_000)
@@ -87,7 +87,7 @@ def _ranking(model: TwoTowers, data: PreparedData, relevant: Relevant) -> float:
     """Seconds of the ranking of all users, with its metrics."""
     start = time.perf_counter()
     scores_of = tower_scores(model, data, "test", data.item_counts("train"))
-    ranked = rank_slots(scores_of, data, relevant.users, "test", K, True, False, ("all",))
+    ranked = rank(scores_of, data, relevant.users, "test", K, exclude_seen=True)
     measure_ranking(ranked, [("all", relevant)], [K], len(data.item_ids), "ranking")
     return time.perf_counter() - start
 

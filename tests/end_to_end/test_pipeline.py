@@ -31,7 +31,7 @@ def ranked_by_the_evaluator(
     scores_of = tower_scores(run.open_model(data), data, "test", data.item_counts("train"))
     (block,) = rank(scores_of, data, users, "test", 10, exclude_seen=True)
     histories = [data.item_ids.ids(data.history(user, "test")) for user in users.tolist()]
-    return users.tolist(), histories, [data.item_ids.ids(rows[rows >= 0]) for rows in block]
+    return users.tolist(), histories, [data.item_ids.ids(rows[rows >= 0]) for rows in block["all"]]
 
 
 def answered(client: TestClient, asked: list[dict[str, Any]]) -> list[list[Any]]:

@@ -174,7 +174,11 @@ def test_users_without_a_history_get_the_popular_items(handmade: PreparedData) -
     users = np.arange(5)
     (towers,) = rank(tower_scores(model, shifted, "test", popularity), shifted, users, "test", 4, True)
     (baseline,) = rank(popularity_scores(popularity), shifted, users, "test", 4, True)
-    assert towers.tolist() == baseline.tolist() == [oracle.ranking(popularity.tolist(), set())[:4]] * 5
+    assert (
+        towers["all"].tolist()
+        == baseline["all"].tolist()
+        == [oracle.ranking(popularity.tolist(), set())[:4]] * 5
+    )
 
 
 def test_the_oldest_of_many_seen_items_is_masked(handmade: PreparedData) -> None:
@@ -254,7 +258,7 @@ def test_the_auc_is_reported_and_selects_the_epoch(offered: PreparedData, tmp_pa
 def test_labelled_candidates_are_the_events_of_a_user_and_their_own_negatives(offered: PreparedData) -> None:
     """A user whose events have no negative has these alone to rank; a tie goes to the lower row."""
     ranked = rank(lambda users: SCORES[users], offered, np.arange(3), "test", 4, False, labelled=True)
-    (of_users,) = [[offered.item_ids.ids(row[row >= 0]) for row in block] for block in ranked]
+    (of_users,) = [[offered.item_ids.ids(row[row >= 0]) for row in block["all"]] for block in ranked]
     assert of_users == [["p", "s", "r", "q"], ["p"], ["r", "s"]]
 
 
@@ -347,7 +351,7 @@ def test_a_bundle_answers_what_the_evaluation_ranks(run: Run, loyal: PreparedDat
         times.append(Times(loyal.times[first:end] / 1e3, float(loyal.times[end]) / 1e3))
     nothing = [np.empty(0, np.int64)] * len(users)
     answers = Retriever(bundle).recommend(histories, [{}] * len(users), 10, nothing, times)
-    assert [answer.rows.tolist() for answer in answers] == block.tolist()
+    assert [answer.rows.tolist() for answer in answers] == block["all"].tolist()
     for own, answer in zip(scores, answers, strict=True):
         assert answer.scores == pytest.approx(own[answer.rows], rel=1e-5, abs=1e-5)
     report = run.evaluate(loyal, "test")

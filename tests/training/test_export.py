@@ -98,7 +98,7 @@ def test_the_bundle_answers_what_the_evaluator_ranks(exported: Exported) -> None
     cold = np.arange(len(data.item_ids), len(exported.bundle.vectors), dtype=np.int32)  # in no evaluation
     excluded = [np.concatenate([history, cold]) for history in histories]
     answers = Retriever(exported.bundle).recommend(histories, features, 10, excluded, times)
-    assert [answer.rows.tolist() for answer in answers] == block.tolist()
+    assert [answer.rows.tolist() for answer in answers] == block["all"].tolist()
 
 
 def test_a_bundle_says_whether_it_reads_times(exported: Exported) -> None:

@@ -31,7 +31,7 @@ from turret.training.evaluation.ranking import (
     ScoresOf,
     auc_of_users,
     popularity_scores,
-    rank_slots,
+    rank,
     tower_scores,
     users_with_negatives,
 )
@@ -275,7 +275,7 @@ def values_of(
         return {AUC: auc_of_users(scores_of, data, "validation", users)}
     k, is_labelled = int(metric.partition("@")[2]), config.candidates == "labelled"
     slots = [slot for slot, _ in sets]
-    blocks = rank_slots(scores_of, data, users, "validation", k, config.exclude_seen, is_labelled, slots)
+    blocks = rank(scores_of, data, users, "validation", k, config.exclude_seen, is_labelled, slots)
     values, _ = measure(blocks, sets, [k], len(data.item_ids), "validating")
     return {slot_metric(slot, metric): own[metric] for slot, own in zip(slots, values, strict=True)}
 
@@ -344,7 +344,7 @@ def evaluate_rankers(
     for name, make_scores in rankers.items():
         with progress(f"preparing {name}"):
             scores_of = make_scores()
-        ranked = rank_slots(
+        ranked = rank(
             scores_of, data, relevant.users, part, most, config.exclude_seen, is_labelled, ranked_slots
         )
         found, coverage = measure(ranked, sets, config.k, count, f"ranking by {name}")

@@ -167,26 +167,13 @@ def rank(
     k: int,
     exclude_seen: Seen,
     labelled: bool = False,
-) -> Iterator[NDArray[np.int64]]:
+    slots: Sequence[Slot] = ("all",),
+) -> Iterator[dict[Slot, NDArray[np.int64]]]:
     """The best k items of `users` [U] in blocks [b, k], -1 for none, without those that `exclude_seen` masks.
 
+    Items are ranked among each of the `slots`: all, the user's used ones (`again`), the others (`new`).
     `labelled` leaves out all items but the events of the user's part `until` and their given negatives.
     """
-    slots = rank_slots(scores_of, data, users, until, k, exclude_seen, labelled, ("all",))
-    return (block["all"] for block in slots)
-
-
-def rank_slots(
-    scores_of: ScoresOf,
-    data: PreparedData,
-    users: NDArray[np.int64],
-    until: HistoryEnd,
-    k: int,
-    exclude_seen: Seen,
-    labelled: bool,
-    slots: Sequence[Slot],
-) -> Iterator[dict[Slot, NDArray[np.int64]]]:
-    """As `rank`, among the items of each of the `slots`: all, the user's used ones (`again`), the others."""
     size = min(USERS_A_BLOCK, max(1, SCORES_A_BLOCK // len(data.item_ids)))
     for first in range(0, len(users), size):
         block = users[first : first + size]

@@ -43,12 +43,12 @@ def recommendations(run: Run, data: PreparedData, part: EvaluatedPart, k: int) -
     relevant, scores_of = relevant_items(data, part), run.open_ranker(data, part)
     count, seed = len(data.item_ids), run.experiment.training.seed
     seen = run.experiment.evaluation.exclude_seen
-    ranked = []
+    found = []
     with progress("listing recommendations", len(relevant.users)) as advance:
         for block in rank(scores_of, data, relevant.users, part, k, seen):
-            ranked.append(block)
-            advance(len(block))
-    rows = np.concatenate(ranked)
+            found.append(block["all"])
+            advance(len(found[-1]))
+    rows = np.concatenate(found)
     hits = hits_of(rows, relevant, 0, count)
 
     random, has_hit = stream(seed, "examples", 0), np.any(hits, axis=1)
@@ -56,7 +56,8 @@ def recommendations(run: Run, data: PreparedData, part: EvaluatedPart, k: int) -
     with_hit = min(len(hit), max(EXAMPLES // 2, EXAMPLES - len(missed)))
     drawn = np.concatenate([hit[:with_hit], missed[: EXAMPLES - with_hit]])
     # The whole catalog, -1 behind the items that are not masked.
-    whole = np.concatenate(list(rank(scores_of, data, relevant.users[drawn], part, count, seen)))
+    ranked = rank(scores_of, data, relevant.users[drawn], part, count, seen)
+    whole = np.concatenate([block["all"] for block in ranked])
     popularity = data.item_counts("train")
     return {
         "examples": [
