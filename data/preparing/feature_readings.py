@@ -48,7 +48,6 @@ CHANGING = re.compile(
 # A column of more distinct values than this share of its rows says nothing about the others.
 _MOST_VALUES = 0.5
 _FEWEST_ROWS = 20
-_SHOWN = 60  # characters of a value in a message
 # More distinct ages are years, not groups.
 _AGE_GROUPS = 20
 _DISTINCT = "nearly every row has another"
@@ -157,7 +156,7 @@ def _no_numbers(values: pl.Series, guess: Guess, where: Path, settings: FormatSe
     if not 0 < 2 * len(others) <= len(known):
         return
     option = "" if mark == settings.decimal else ", even with --decimal ','"
-    shown = ", ".join(repr(text[:_SHOWN]) for text in others.unique(maintain_order=True).head(EXAMPLES))
+    shown = ", ".join(repr(brief(text)) for text in others.unique(maintain_order=True).head(EXAMPLES))
     yield (
         f"{where.name}: column {values.name!r} is no number{option}, as {len(others):,} of its "
         f"{len(known):,} values are none, such as {shown}; write one number in each, or name texts for no "
