@@ -72,3 +72,17 @@ def _packed(keys: Sequence[NDArray[Any]]) -> NDArray[np.int64] | None:
         packed <<= width
         packed |= key - np.int64(low)
     return packed
+
+
+def lower_medians(
+    values: NDArray[np.float64], groups: NDArray[np.int64], count: int
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """The lower median of the values [M] of each of `count` groups, 0 for none; and the numbers of values.
+
+    `groups` is int64 [M], the group of each value.
+    """
+    ordered, sizes = values[np.lexsort((values, groups))], np.bincount(groups, minlength=count)
+    middles = np.cumsum(sizes) - sizes + (sizes - 1) // 2
+    medians = np.zeros(count)
+    medians[sizes > 0] = ordered[middles[sizes > 0]]
+    return medians, sizes

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from turret.data.kinds import read_kinds, target_codes
 from turret.data.prepared import HistoryEnd, PreparedData
+from turret.data.ranges import lower_medians
 from turret.tower.repeats import Events
 from turret.training.baselines.interactions import MOST_EVENTS, Baseline
 from turret.training.baselines.pair_models import ease_limits, fit_ease
@@ -66,12 +67,10 @@ def takes_of(events: Events, targets: list[int]) -> Takes:
         order = places[are_takes][np.argsort(item[are_takes], kind="stable")]
         are_again = np.diff(item[order]) == 0
         between, of_item = np.diff(events.times[order])[are_again], item[order][1:][are_again]
-        between, of_item = between[by := np.lexsort((between, of_item))], of_item[by]
-        gaps = np.bincount(of_item, minlength=size)
+        median, gaps = lower_medians(between, of_item, size)
         has_gap = gaps > 0
-        median = between[(np.cumsum(gaps) - gaps + (gaps - 1) // 2)[has_gap]]
         age = events.asked[distinct[has_gap, 0]] - events.times[taken[has_gap]]
-        due[has_gap] = -np.abs(np.log(np.maximum(age, 1.0) / np.maximum(median, 1.0)))
+        due[has_gap] = -np.abs(np.log(np.maximum(age, 1.0) / np.maximum(median[has_gap], 1.0)))
     counts = np.bincount(item[are_takes], minlength=size)
     return Takes(distinct[:, 0], distinct[:, 1], used, taken, counts, uses, due)
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from turret.data.kinds import Seen, read_kinds, target_codes
 from turret.data.prepared import HistoryEnd, PreparedData
 from turret.data.progress import progress
-from turret.data.ranges import ranges
+from turret.data.ranges import lower_medians, ranges
 from turret.tower.repeats import (
     EVENTS,
     NUMBERS,
@@ -74,11 +74,8 @@ def usual_gaps(data: PreparedData) -> NDArray[np.float32]:
         found.append(np.diff(times)[are_again])
         taken.append(rows[order][1:][are_again])
     between, rows = np.concatenate(found), np.concatenate(taken)
-    order = np.lexsort((between, rows))
-    counts = np.bincount(rows, minlength=len(gaps))
-    are_known, middles = counts >= LEAST_GAPS, np.cumsum(counts) - counts + (counts - 1) // 2
-    gaps[are_known] = between[order][middles[are_known]]
-    return gaps
+    medians, counts = lower_medians(between, rows, len(gaps))
+    return np.where(counts >= LEAST_GAPS, medians, 0.0).astype(np.float32)
 
 
 def with_repeats(scores_of: ScoresOf, term: RepeatTerm, data: PreparedData, until: HistoryEnd) -> ScoresOf:
