@@ -124,5 +124,5 @@ def _shown(value: object) -> Any:
 
 
 def _cut(text: str, length: int = _SHOWN) -> str:
-    text = text.encode("utf-8", "replace").decode()
-    return text if len(text) <= length else text[: length - 3] + "..."
+    text = text if len(text) <= length else text[: length - 3] + "..."
+    return text.encode("utf-8", "replace").decode()

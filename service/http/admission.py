@@ -140,6 +140,8 @@ class Admission:
                 request.has_place = True
                 request.ends = loop.time() + lane.seconds
                 lane.running += 1
+                if name == "open":
+                    await self._turns.wait()  # anybody may fill this lane: between its requests, others go on
                 await self._app(scope, receive, sending)
                 if is_large:  # uvicorn sends the end once the client has read all but its buffer
                     request.ends = math.inf

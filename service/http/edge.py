@@ -10,11 +10,12 @@ from pathlib import Path
 from random import getrandbits
 from typing import Any
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from turret.service.calls import call_of
 from turret.service.error_responses import response_to, write_error
-from turret.service.errors import TimedOutError
+from turret.service.errors import TimedOutError, without_frames
 from turret.service.observing.logs import Fields, trace_of
 from turret.service.observing.metrics import Metrics
 
@@ -126,27 +127,33 @@ class Edge:
         try:
             await self._app(scope, receive, sending)
         except (Exception, asyncio.CancelledError) as raised:
-            error = raised if isinstance(raised, Exception) else TimedOutError()
-            if error is not raised:  # it was cancelled, and counts as an error
+            if isinstance(raised, asyncio.CancelledError):
                 task = asyncio.current_task()
                 if status or task is None:
                     raise
                 task.uncancel()
                 self._metrics.count_refusal("time")
-            response = response_to(error, scope, self._bundles)
-            if response is None or status:
-                name, fields = type(error).__name__, {"fields": {"request_id": identifier}}
-                _log.error("unhandled exception in a request: %s", name, exc_info=error, extra=fields)
-                message = f"internal error; the log of the service has details under request id {identifier}"
-                response = write_error(500, "path", scope["path"], message)
+            response = self._response_to(raised, scope, identifier, is_begun=bool(status))
             if status:
                 status = 500
             else:
                 await response(scope, receive, sending)
+            without_frames(raised)
         finally:
             self._metrics.running -= 1
             seconds = (began or time.perf_counter()) - start
             self._record(scope, facts, status or 500, seconds, given.get(_TRACE_PARENT))
+
+    def _response_to(self, raised: BaseException, scope: Scope, identifier: str, is_begun: bool) -> Response:
+        """Write the response to an error, and log a fault of the service; one that was cancelled is late."""
+        error = raised if isinstance(raised, Exception) else TimedOutError()
+        response = response_to(error, scope, self._bundles)
+        if response is not None and not is_begun:
+            return response
+        name, fields = type(error).__name__, {"fields": {"request_id": identifier}}
+        _log.error("unhandled exception in a request: %s", name, exc_info=error, extra=fields)
+        message = f"internal error; the log of the service has details under request id {identifier}"
+        return write_error(500, "path", scope["path"], message)
 
     def _security_of(self, name: str) -> Headers:
         if name == "/" or name.startswith("/page/"):

@@ -25,7 +25,7 @@ PIECE_BYTES, _SHORTEST, _BLANK_LINE = 1_024, len(b"GET / HTTP/1.1\r\n\r\n"), b"\
 # Of all connections of a worker, behind their running requests.
 INPUT_BYTES = 16_000_000
 # Chunk sizes, extensions and trailers: so many bytes beyond the size of the body.
-FRAMING_BYTES = 16_384
+FRAMING_BYTES = 4_096
 LINGER_SECONDS = 1.0  # in which a client may read its refusal; further bytes are ignored
 
 

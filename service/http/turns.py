@@ -24,9 +24,20 @@ class Turns:
             asyncio.get_running_loop().call_soon(self._next)
         self._waiting.append(partial(callback, *arguments))
 
+    async def wait(self) -> None:
+        """Wait for a turn."""
+        turn = asyncio.get_running_loop().create_future()
+        self.call(_end, turn)
+        await turn
+
     def _next(self) -> None:
         loop = asyncio.get_running_loop()
         for _ in range(min(A_TURN, len(self._waiting))):
             loop.call_soon(self._waiting.popleft())
         if self._waiting:
             loop.call_soon(self._next)
+
+
+def _end(turn: asyncio.Future[None]) -> None:
+    if not turn.done():  # else its request was cancelled
+        turn.set_result(None)

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import mmap
 import os
+import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -32,6 +33,7 @@ REASONS = ("unknown", "memory", "checksum", "soundness", "golden", "recall", "ov
 SOURCES = ("towers", "popular", "fresh")
 _REFUSALS = ("overload", "rate", "key", "scope", "size", "time")
 _FILE_BYTES, _ENTRY_BYTES = 1 << 16, 64  # the first size of a file of metrics; of an entry without its name
+_PAUSE = 9.0  # after an export, in times of its processor time
 _log = logging.getLogger("turret.metrics")
 
 
@@ -64,6 +66,7 @@ class Metrics:
         self._version: str | None = None
         self._refreshers: list[Callable[[], object]] = []
         self._exporting = asyncio.Lock()
+        self._next_export = self._export_seconds = 0.0
         self._recent = Recent()
         self.workers.set(1)
         self.worker_starts.inc()
@@ -138,10 +141,26 @@ class Metrics:
             refresher()
 
     async def scrape(self) -> bytes:
-        """Refresh and export, one scrape after the other: each takes some milliseconds of the interpreter."""
+        """Refresh and export, one scrape after the other.
+
+        Each takes some milliseconds of the interpreter, and the next one waits for nine times as long, as
+        scrapes without a pause would halve the speed of all answers.
+        """
         async with self._exporting:
+            loop = asyncio.get_running_loop()
+            await asyncio.sleep(self._next_export - loop.time())
             self.refresh()
-            return await asyncio.to_thread(self.export)
+            try:
+                return await asyncio.to_thread(self._timed_export)
+            finally:
+                self._next_export = loop.time() + _PAUSE * self._export_seconds
+
+    def _timed_export(self) -> bytes:
+        begun = time.thread_time()
+        try:
+            return self.export()
+        finally:
+            self._export_seconds = time.thread_time() - begun
 
     async def remember(self, now: float) -> None:
         """Keep a scrape for `hour`; `now` is a monotonic time."""

@@ -10,7 +10,14 @@ import orjson
 
 from turret.data.reading.markup import plain_value
 from turret.data.vocabulary import ID_LENGTH
-from turret.service.errors import BodyError, ConflictError, InvalidFieldError, NotFoundError, RequestError
+from turret.service.errors import (
+    BodyError,
+    ConflictError,
+    InvalidFieldError,
+    NotFoundError,
+    RequestError,
+    without_frames,
+)
 from turret.service.overlay.fresh import (
     FreshItems,
     can_name,
@@ -183,7 +190,7 @@ class _Plan:
                 new = self._edited(edit, before, last.get(edit.item))
                 self._take(edit.item, before, new)
             except RequestError as error:
-                self.refused[place] = error
+                self.refused[place] = without_frames(error)
             else:
                 contents[edit.item] = new
         now = max(now_ms(), catalog_time(self._bundle))  # even if clocks differ
@@ -278,7 +285,7 @@ class _Plan:
             encoder.encode([self._edits[place].features for place in places])
         except EncodingError as error:
             if len(places) == 1:
-                self.refused[places[0]] = error
+                self.refused[places[0]] = without_frames(error)
                 return
             middle = len(places) // 2
             self._check_features(places[:middle])

@@ -24,7 +24,9 @@ from turret.service.versions.holder import LOOP_SECONDS, LoadedModel, ModelHolde
 from turret.tower.bundle.bundle import Bundle
 
 _WAITING_THREADS = 16
-_RANKING_THREADS = 2  # for long answers
+# For long answers, and for batches: of two threads with many short answers each, the event loop gets the
+# interpreter back after twice as long.
+_RANKING_THREADS, _BATCH_THREADS = 2, 1
 # A longer answer takes longer to write than most take to be found; a longer history, to encode.
 _LOOP_ITEMS, _LOOP_HISTORY = 100, 1_000
 _LOOP_SCAN = 200_000  # items that a filter reads in a millisecond or two
@@ -189,6 +191,7 @@ class Recommender:
         self._record = record
         self._batcher = MicroBatcher(record)
         self._threads = ThreadPoolExecutor(_RANKING_THREADS, "ranking")
+        self._batch_threads = ThreadPoolExecutor(_BATCH_THREADS, "batches")
         # These wait for another process; the interpreter starts as many as are needed.
         self._waiting_threads = ThreadPoolExecutor(_WAITING_THREADS, "waiting")
 
@@ -218,7 +221,7 @@ class Recommender:
         model = self._model_holder.answering
         queries = await self._queries.read_all(requests, model, now_ms())
         fresh, missing = await self._overlay.for_answer(model.bundle)
-        answers = await self._in_thread(model, fresh, queries, {})
+        answers = await self._in_thread(self._batch_threads, model, fresh, queries, {})
         for answer in answers:
             answer["degraded"] += missing
         return answers
@@ -243,6 +246,7 @@ class Recommender:
         """Finish the answers under way."""
         await self._shadow.close()
         await asyncio.to_thread(self._threads.shutdown)
+        await asyncio.to_thread(self._batch_threads.shutdown)
         await asyncio.to_thread(self._waiting_threads.shutdown)
 
     async def _answered(self, model: LoadedModel, query: Query, stages: Stages) -> Answer:
@@ -251,7 +255,7 @@ class Recommender:
         if _is_long(model, fresh, query):
             # A copy: the thread goes on writing to it after the client has given up and `stages` are logged.
             shares = dict(stages)
-            (answer,) = await self._in_thread(model, fresh, [query], shares)
+            (answer,) = await self._in_thread(self._threads, model, fresh, [query], shares)
         else:
             answer, shares = await self._batcher.answer(model, fresh, query)
         stages |= shares
@@ -270,14 +274,20 @@ class Recommender:
         return self._model_holder.choose(next(iter(request.visitors), request_id))
 
     async def _in_thread(
-        self, model: LoadedModel, fresh: FreshItems, queries: Sequence[Query], stages: Stages
+        self,
+        threads: ThreadPoolExecutor,
+        model: LoadedModel,
+        fresh: FreshItems,
+        queries: Sequence[Query],
+        stages: Stages,
     ) -> list[Answer]:
         """Answer in a thread; only answers of usual size are samples of the version's latency."""
         loop = asyncio.get_running_loop()
         records: list[AnswerRecord] = []
         is_usual = len(queries) == 1 and not _is_large(queries[0])
         rank = recommend_timed if is_usual else recommend
-        threads = self._waiting_threads if model.bundle.manifest.index.is_remote else self._threads
+        if model.bundle.manifest.index.is_remote:
+            threads = self._waiting_threads
         answers = await loop.run_in_executor(threads, rank, model, fresh, queries, stages, records)
         self._record(model.bundle, records)
         return answers

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 from starlette.types import Scope
 
-from turret.service.errors import BodyError, InvalidFieldError, RequestError
+from turret.service.errors import BodyError, InvalidFieldError, RequestError, without_frames
 
 BODY = "turret.body"  # the key of a body in the scope of its request
 DEPTH = 32  # levels of nesting
@@ -73,7 +73,7 @@ async def read_lines(scope: Scope, schema: type[Schema], most: int) -> list[Line
     """
 
     def read() -> list[Line[Schema]]:
-        body: bytes = scope[BODY].removeprefix(_MARK).rstrip()
+        body: bytes = scope.pop(BODY).removeprefix(_MARK).rstrip()  # the answer may be as large
         if body.count(b"\n") >= most:
             message = f"the body has more than {most} lines; send it in parts"
             raise BodyError("body", None, message, status=413)
@@ -90,7 +90,7 @@ def _read_line(line: bytes, schema: type[Schema]) -> Schema | RequestError:
             raise BodyError("body", None, message, status=413)
         return read_schema(line, schema)
     except RequestError as error:
-        return error
+        return without_frames(error)
 
 
 def is_short(body: bytes) -> bool:

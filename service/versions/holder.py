@@ -22,10 +22,11 @@ from turret.tower.retrieval import Retriever
 _log = logging.getLogger("turret.activation")
 
 
-# Processor time of an answer, and of a batch, in the event loop. An answer of 27,000 items takes some .1 ms;
-# an exact search of a million, or a large user tower, takes more than this: those run in a thread.
+# Processor time of an answer in the event loop. One of 27,000 items takes some .1 ms; an exact search of a
+# million, or a large user tower, takes more than this: those run in a thread.
 LOOP_SECONDS = 0.005
-_LARGEST_BATCH = 16
+# A batch may take longer: all of its requests wait anyway, and in a large one each takes less.
+_BATCH_SECONDS, _LARGEST_BATCH = 0.02, 16
 _WEIGHT = 0.1  # of each answer in the mean
 # Reading the clock of a thread is a system call, which can cost a tenth of an answer.
 _FIRST, _EACH = 16, 32
@@ -56,7 +57,7 @@ class LatencyEstimate:
     @property
     def batch_size(self) -> int:
         """How many answers fit into one batch; one until the first is timed."""
-        return max(1, min(_LARGEST_BATCH, int(LOOP_SECONDS / self.seconds))) if self.seconds else 1
+        return max(1, min(_LARGEST_BATCH, int(_BATCH_SECONDS / self.seconds))) if self.seconds else 1
 
 
 @dataclass(frozen=True)

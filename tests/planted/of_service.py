@@ -356,3 +356,20 @@ def a_refusal_names_one_field_only(original: Any, errors: Any) -> Any:
 @planted("service.observing.recent:Recent.add", "service/test_observing.py")
 def the_kept_hour_grows_with_every_name(original: Any, self: Any, *given: Any) -> Any:
     return seeing(original, MOST_SERIES=10**9)(self, *given)
+
+
+@planted("service.errors:without_frames", "service/test_http_refusals.py")
+def a_refused_request_keeps_its_frames(original: Any, error: Any) -> Any:
+    return error
+
+
+@planted("service.observing.metrics:Metrics._timed_export", "service/test_observing.py")
+def scrapes_follow_each_other_without_a_pause(original: Any, self: Any) -> Any:
+    exported = original(self)
+    self._export_seconds = 0.0
+    return exported
+
+
+@planted("service.http.turns:Turns.wait", "service/test_http_connections.py")
+async def requests_of_the_open_lane_have_no_turns(original: Any, self: Any) -> None:
+    return None

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.service.small_server import GET, POST, PROBE, refused, running, served
+from tests.service.small_server import GET, POST, PROBE, Application, refused, running, served
 from tests.support.until import eventually
 from turret.service.http import guard
 from turret.service.http.admission import SMALL_ANSWER, _Request
@@ -360,9 +360,9 @@ class Turns:
     def count(self, owner: type, name: str) -> None:
         original = getattr(owner, name)
 
-        def method(one: object, *given: object) -> None:
+        def method(one: object, *given: object) -> object:
             self.calls[self._turn] += 1
-            original(one, *given)
+            return original(one, *given)
 
         self._monkeypatch.setattr(owner, name, method)
 
@@ -453,4 +453,18 @@ async def test_next_requests_of_many_connections_begin_a_few_in_each_turn(
         for client in clients * 3:
             served(await client.answer())
     assert turns.calls.total() == 2 * number
+    assert max(turns.calls.values()) <= A_TURN
+
+
+async def test_calls_that_anybody_may_send_begin_a_few_in_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests of other lanes go on between them."""
+    turns, number = Turns(monkeypatch), 2 * A_TURN
+    turns.count(Application, "__call__")
+    async with running(most=number) as server:
+        clients = [await server.connect() for _ in range(number)]
+        for client in clients:
+            client.send(GET.replace(b"/v1/recommend", b"/docs"))
+        for client in clients:
+            served(await client.answer())
+    assert turns.calls.total() == number
     assert max(turns.calls.values()) <= A_TURN

@@ -1,7 +1,9 @@
 """Requests that do not fit: each is refused with its status, the field that is wrong and a sentence."""
 
+import gc
 from collections.abc import Iterator
 from dataclasses import replace
+from types import FrameType
 from typing import Any
 from urllib.parse import quote
 
@@ -288,3 +290,40 @@ def test_all_faults_of_a_body_are_named(whole: TestClient) -> None:
     many = whole.post("/v1/recommend", json={f"x{number}": 1 for number in range(1000)}).json()
     assert len(many["others"]) == 20
     assert "others" not in whole.post("/v1/recommend", json={"k": 0}).json()
+
+
+def test_a_refused_request_leaves_no_frames(whole: TestClient) -> None:
+    """Else each waits, with its body, for a collection of all objects, which stops the event loop."""
+    refused = [
+        ("POST", "/v1/recommend", b'{"k": 0}'),
+        ("POST", "/v1/recommend", b"{"),
+        ("POST", "/v1/recommend", b'{"history": [101], "cursor": "v2~0~a~3~3f800000"}'),
+        ("POST", "/v1/recommend", b'{"history": [101], "filter": {"x": 1}}'),
+        ("POST", "/v1/search", b'{"query": "film"}'),
+        ("POST", "/v1/recommend/batch", b'{"requests": [{}, {"filter": {"x": 1}}]}'),
+        ("GET", "/v1/items/900", None),
+        ("GET", "/nowhere", None),
+        ("PUT", "/v1/items/900", b'{"features": {"colour": "red"}}'),
+        ("POST", "/admin/activate", b'{"version": "v9"}'),
+    ]
+    lines = b'{"id": 900, "features": {"colour": "red"}}\n{"id": "x"}\n{\n'
+
+    def ask() -> None:
+        for method, path, body in refused:
+            answer = whole.request(method, path, content=body, headers=ADMIN | JSON)
+            assert 400 <= answer.status_code < 500, (path, answer.text)
+        assert whole.post("/v1/items", content=lines, headers=ADMIN | JSON).json()["refused"] == 3
+
+    ask()
+    gc.collect()
+    gc.disable()
+    try:
+        ask()
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        codes = [found.f_code for found in gc.garbage if isinstance(found, FrameType)]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+    assert [code.co_qualname for code in codes if "/turret/service/" in code.co_filename] == []

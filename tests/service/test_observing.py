@@ -1,10 +1,12 @@
 """What a worker records of its requests and answers: metrics, lines of the log, traces."""
 
+import asyncio
 import json
 import logging
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -54,6 +56,19 @@ def test_answers_are_counted_by_what_they_came_from(fresh_client: TestClient) ->
         'turret_refused_total{reason="rate"}': 0,
     }
     assert {name: sample(text, name) for name in expected} == expected
+
+
+async def test_scrapes_that_follow_each_other_leave_most_of_the_interpreter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    metrics, loop = Metrics(), asyncio.get_running_loop()
+    seconds = iter((0.0, 2.0, 10.0, 12.0))  # before and after each export
+    monkeypatch.setattr(time, "thread_time", lambda: next(seconds))
+    begun = loop.time()
+    await metrics.scrape()
+    assert loop.time() == begun
+    await metrics.scrape()
+    assert loop.time() == begun + 18
 
 
 async def test_the_newest_hour_is_kept_in_fixed_memory() -> None:

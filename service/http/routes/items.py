@@ -1,7 +1,8 @@
 """Items: the calls of one, the search of the catalog, the map of the item vectors, and changes of items."""
 
+import asyncio
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -13,7 +14,7 @@ from turret.service.error_responses import result_of
 from turret.service.errors import InvalidFieldError, RequestError
 from turret.service.http.routes.dependencies import CHECKED, Id, ItemId, K, Parts, Reads, json_response
 from turret.service.overlay.fresh import FreshItems
-from turret.service.overlay.item_writer import ItemEdit
+from turret.service.overlay.item_writer import ItemEdit, Written
 from turret.service.ranking.item_view import ItemView
 from turret.service.schemas.bodies import Line
 from turret.service.schemas.requests import ItemBody, ItemLine, ItemPatchBody, SimilarRequest
@@ -186,12 +187,22 @@ async def change_items(
     those with fields that no item of the version has, or only with values of other types.
     """
     bundle = parts.model_holder.answering.bundle
-    edits = [
+    edits = await asyncio.to_thread(_edits_in, lines)
+    written = await parts.item_writer.write(bundle, edits)
+    return await asyncio.to_thread(_answer_to, lines, edits, bundle, written)
+
+
+def _edits_in(lines: Sequence[Line[ItemLine]]) -> list[ItemEdit]:
+    return [
         ItemEdit(str(line.id), line.method, line.features or {}, line.fields, line.withdrawn is False)
         for _, line in lines
         if isinstance(line, ItemLine)
     ]
-    written = await parts.item_writer.write(bundle, edits)
+
+
+def _answer_to(
+    lines: Sequence[Line[ItemLine]], edits: Sequence[ItemEdit], bundle: Bundle, written: Written
+) -> Response:
     outcomes = iter(zip(edits, written.refused, strict=True))
     results: list[dict[str, Any]] = []
     for number, line in lines:

@@ -1,10 +1,11 @@
 """`/livez`, `/readyz` and `/metrics`, and the description of the calls."""
 
 import time
+from functools import cache
 from pathlib import Path
 
 from fastapi import APIRouter, Response
-from fastapi.responses import FileResponse, PlainTextResponse
+from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from turret.service.errors import NotReadyError
@@ -61,10 +62,16 @@ async def metrics(parts: Parts, history: bool = False) -> Response:
 @router.api_route("/openapi.json", methods=["GET", "HEAD"], include_in_schema=False)
 async def openapi_document() -> Response:
     """Describe all calls for programs."""
-    return FileResponse(STATIC / "openapi.json", media_type="application/json")
+    return Response(_content("openapi.json"), media_type="application/json")
 
 
 @router.api_route("/docs", methods=["GET", "HEAD"], include_in_schema=False)
 async def docs_page() -> Response:
     """Describe all calls for people, without scripts."""
-    return FileResponse(STATIC / "docs.html", media_type="text/html")
+    return Response(_content("docs.html"), media_type="text/html")
+
+
+@cache
+def _content(name: str) -> bytes:
+    """The bytes of a file of `STATIC`, kept: anybody may ask for them, and reading takes three threads."""
+    return (STATIC / name).read_bytes()
