@@ -20,7 +20,7 @@ from tests.support.service_app import KEY
 from tests.support.service_process import Process
 from tests.support.tools import require
 from turret.tower.bundle.publish import BundleContents, publish
-from turret.training.export.export import quantised
+from turret.training.export.item_map import quantised
 
 GENRES = ("Comedy", "Drama", "Science Fiction", "Romance")
 _FIRST = ("Amélie", "Star", "Dark", "Silent", "Golden", "Lost", "Étranger", "Winter")

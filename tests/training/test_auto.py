@@ -231,11 +231,11 @@ BOTH = "transformer transformer_short"
         ({"in_file_order": True}, "order", f"set {BOTH} pooled"),
         (FEATURES, "order features", f"{BOTH} features"),
         ({"order": Order(1.0), **FEATURES}, "no_order features", "set features"),
-        ({"repeat_share": 0.33, "ranks_repeats": True}, "order repeats", "transformer pooled ids"),
+        ({"repeat_share": 0.33, "ranks_repeats": True}, "order repeats", "pooled ids transformer"),
         (
             {"order": Order(1.0), "repeat_share": 0.33, "ranks_repeats": True, **FEATURES},
             "no_order features repeats",
-            "set features pooled ids",
+            "pooled ids set features",
         ),
         ({"items": 200_000}, "order large_catalog", f"{BOTH} pooled"),
         ({"has_negatives": True}, "order unread_labels", f"{BOTH} pooled"),

@@ -31,12 +31,9 @@ from turret.training.checkpoint import Progress
 from turret.training.config.experiment import ExperimentConfig, load_experiment
 from turret.training.evaluation.ranking import rank, tower_scores
 from turret.training.export import export as export_module
-from turret.training.export.export import (
-    export,
-    export_warnings,
-    principal_components,
-    project_items,
-)
+from turret.training.export import item_map
+from turret.training.export.export import export, export_warnings
+from turret.training.export.item_map import layout, principal_components, project_items, quantised
 from turret.training.export.onnx_form import item_tower_onnx, user_tower_onnx
 from turret.training.run import Run
 from turret.training.verdict.verdict import baseline_findings
@@ -214,7 +211,7 @@ COSINE = ScoringConfig(kind="cosine", temperature=1.0)
 @pytest.mark.parametrize("block", [64, 16_384])
 def test_the_plane_is_that_of_the_largest_variance(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Against the singular value decomposition of the centred vectors."""
-    monkeypatch.setattr(export_module, "_PROJECTED", block)
+    monkeypatch.setattr(item_map, "_BLOCK", block)
     vectors = np.random.default_rng(0).standard_normal((200, 6)) * [1, 5, 1, 3, 1, 1]
     points = principal_components(vectors)
     left, sizes, _ = np.linalg.svd(vectors - vectors.mean(axis=0), full_matrices=False)
@@ -224,7 +221,7 @@ def test_the_plane_is_that_of_the_largest_variance(block: int, monkeypatch: pyte
 
 
 def test_a_map_spans_a_square_around_the_middle_of_its_range() -> None:
-    points = export_module.quantised(np.array([[-1.0, 2.0], [3.0, 2.0], [1.0, 3.0]]))
+    points = quantised(np.array([[-1.0, 2.0], [3.0, 2.0], [1.0, 3.0]]))
     assert points.tolist() == [[0, 24576], [65535, 24576], [32768, 40959]]
 
 
@@ -234,6 +231,54 @@ def test_the_map_is_the_same_each_time_and_leaves_out_a_bias() -> None:
     scoring = COSINE.model_copy(update={"item_bias": True})
     plain = project_items(vectors, COSINE)
     assert (project_items(with_bias.astype(np.float32), scoring) == plain).all()
+
+
+@pytest.mark.parametrize("landmarks", [1_000, 60])
+def test_items_of_a_group_lie_together_on_the_map(landmarks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups around the corners of a simplex, of which the plane of the largest variance shows two."""
+    monkeypatch.setattr(item_map, "LANDMARKS", landmarks)
+    groups = np.repeat(np.arange(8), 25)
+    noise = 0.2 * np.random.default_rng(2).standard_normal((200, 8))
+    vectors = (np.eye(8)[groups] + noise).astype(np.float32)
+
+    def neighbours_of_the_group(points: Any) -> float:
+        distances = np.square(points[:, None] - points).sum(axis=2) + np.diag([np.inf] * 200)
+        return float((groups[distances.argsort(axis=1)[:, :5]] == groups[:, None]).mean())
+
+    assert neighbours_of_the_group(principal_components(vectors)) < 0.8
+    assert neighbours_of_the_group(project_items(vectors, COSINE).astype(float)) > 0.95
+
+
+def test_the_layout_lowers_the_divergence_of_neighbourhoods() -> None:
+    """The cost of t-SNE (equation 2), with probabilities by the definitions, below that of the start."""
+    vectors = np.random.default_rng(3).standard_normal((60, 6)).astype(np.float32)
+    distances = np.square(vectors[:, None] - vectors).sum(axis=2)
+    chances = np.zeros((60, 60))
+    for row in range(60):
+        others = np.arange(60) != row
+        low, high = 1e-6, 1e3
+        while high / low > 1 + 1e-9:
+            precision = np.sqrt(low * high)
+            own = np.exp(-precision * (distances[row, others] - distances[row, others].min()))
+            own /= own.sum()
+            low, high = (precision, high) if -(own * np.log(own)).sum() > np.log(59 / 3) else (low, precision)
+        chances[row, others] = own
+    joint = (chances + chances.T) / 120
+
+    def divergence(points: Any) -> float:
+        kernel = 1 / (1 + np.square(points[:, None] - points).sum(axis=2)) - np.eye(60)
+        other = np.maximum(kernel / kernel.sum(), 1e-300)
+        return float((joint[joint > 0] * np.log(joint[joint > 0] / other[joint > 0])).sum())
+
+    start = principal_components(vectors)
+    least = min(divergence(scale * start) for scale in np.geomspace(1e-2, 1e2, 30))
+    assert divergence(layout(vectors)) < 0.8 * least
+
+
+@pytest.mark.parametrize("vectors", [np.ones((10, 4)), np.ones((1, 4)), np.eye(2), np.eye(5)[:, :1]], ids=len)
+def test_few_or_equal_items_have_places_on_the_map(vectors: Any) -> None:
+    points = project_items(vectors.astype(np.float32), COSINE)
+    assert points.shape == (len(vectors), 2)
 
 
 def report(low: float, high: float, part: str = "test") -> dict[str, Any]:

@@ -18,7 +18,6 @@ from turret.data.progress import counted, progress
 from turret.data.vocabulary import Vocabulary
 from turret.tower.bundle.golden import GOLDEN_K, Golden, GoldenQuery, RecordedItem
 from turret.tower.bundle.publish import BundleContents, new_target, publish
-from turret.tower.config import ScoringConfig
 from turret.tower.format.listing import draft_folder
 from turret.tower.format.manifest import ModelCard
 from turret.tower.inference.feature_inputs import FeatureInputs
@@ -31,6 +30,7 @@ from turret.training.evaluation.ranking import user_scores, user_vectors
 from turret.training.evaluation.repeats import usual_gaps, with_repeats
 from turret.training.evaluation.seen import mask, seen_pairs
 from turret.training.evaluation.top_rows import top_rows
+from turret.training.export.item_map import project_items
 from turret.training.export.onnx_form import ServedItemTower, item_tower_onnx, user_tower_onnx
 from turret.training.randomness import stream
 from turret.training.run import Run
@@ -39,8 +39,8 @@ from turret.training.verdict.verdict import best_baseline_finding
 RECORDED_QUERIES, RECORDED_ITEMS = 64, 16
 # User vectors for the index: up to 1,000 measure its recall, the others train it.
 QUERY_VECTORS, _USERS_A_BLOCK = 4000, 512
-# Items that pass the tower at once, by their ids and by their features; and vectors projected at once.
-_BLOCK, _ENCODED, _PROJECTED = 65_536, 8192, 16_384
+# Items that pass the tower at once, by their ids and by their features.
+_BLOCK, _ENCODED = 65_536, 8192
 # Golden queries are read and answered whenever the bundle is opened, so histories are short.
 _RECORDED_HISTORY = 1000
 
@@ -318,35 +318,3 @@ def encoded_by_features(
     ]
     order = np.concatenate([positions for positions, _ in blocks])
     return read, torch.cat([vectors for _, vectors in blocks]).numpy()[np.argsort(order)]
-
-
-def project_items(vectors: NDArray[np.float32], scoring: ScoringConfig) -> NDArray[np.uint16]:
-    """Project item vectors [N, D] to the plane; a bias in the last column is left out."""
-    return quantised(principal_components(vectors[:, :-1] if scoring.item_bias else vectors))
-
-
-def quantised(points: NDArray[np.floating]) -> NDArray[np.uint16]:
-    """Scale points [N, 2] to 0 .. 65535, both axes alike and the middle of their range in the centre."""
-    low, high = points.min(axis=0), points.max(axis=0)
-    side = float((high - low).max()) or 1.0
-    scaled = 0.5 + (points - (low + high) / 2) / side
-    square: NDArray[np.uint16] = np.rint(scaled * np.iinfo(np.uint16).max).astype(np.uint16)
-    return square
-
-
-def principal_components(vectors: NDArray[np.floating]) -> NDArray[np.float64]:
-    """The coordinates [N, 2] along the two directions of the largest variance.
-
-    By the eigenvectors of the covariance matrix [D, D]; each axis points so that its largest weight is
-    positive. One dimension or one item leaves the missing coordinates 0. Sums are in float64, and so are
-    `_PROJECTED` vectors at a time.
-    """
-    mean = vectors.mean(axis=0, dtype=np.float64)
-    blocks = [slice(first, first + _PROJECTED) for first in range(0, len(vectors), _PROJECTED)]
-    covariance = sum((centred := vectors[block] - mean).T @ centred for block in blocks)
-    _, axes = np.linalg.eigh(covariance)
-    best = axes[:, ::-1][:, :2]
-    signs = np.sign(best[np.abs(best).argmax(axis=0), np.arange(best.shape[1])])
-    directions = best * np.where(signs == 0, 1.0, signs)
-    points = np.concatenate([(vectors[block] - mean) @ directions for block in blocks])
-    return np.pad(points, ((0, 0), (0, 2 - points.shape[1])))

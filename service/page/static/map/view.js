@@ -104,7 +104,7 @@ export function create() {
         points = await loadPoints();
         loadedFor = pulse.live;
         asked = "";
-        lead.textContent = `Items whose vectors are alike lie close together: ${plural(points.count, "item")} of version ${points.version}, by their principal components.`;
+        lead.textContent = `Items whose vectors are alike lie close together: ${plural(points.count, "item")} of version ${points.version}, laid out by t-SNE.`;
         fill(messages);
         fill(body, split);
         await Promise.all([groups.update(points.colour, { force: true }), mark()]);
