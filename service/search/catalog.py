@@ -4,6 +4,7 @@ import asyncio
 import re
 import sqlite3
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice, pairwise
@@ -15,6 +16,7 @@ import orjson
 from numpy.typing import NDArray
 
 from turret.data.configuration import Shown
+from turret.data.features import levels
 from turret.data.vocabulary import Id
 from turret.service.errors import InvalidFieldError, NotFoundError
 from turret.service.overlay.fresh import FreshItems, empty_overlay
@@ -228,6 +230,7 @@ MOST_GROUPS = 10  # more colours can't be told apart
 NO_GROUP = 255
 _RANGES = 8
 _ALL_VALUES = 1_000_000
+_MOST_PATHS = 2_000  # are split into levels, in some milliseconds
 Summary = dict[str, Any]
 
 
@@ -307,9 +310,9 @@ def map_of(bundle: Bundle) -> NDArray[np.uint16]:
 def colouring(catalog: Catalog, name: str) -> tuple[list[dict[str, Any]], NDArray[np.uint8]]:
     """Group the rows by a field: by its most frequent texts, by ranges of its numbers, or by true and false.
 
-    Return the label of each group and the number of its items, and the number of the group of each row [N];
-    NO_GROUP for a row without a value. A row with several values belongs to the most frequent one. Raises
-    InvalidFieldError.
+    Paths are grouped by a level that has few. Return the label of each group and the number of its items, and
+    the number of the group of each row [N]; NO_GROUP for a row without a value. A row with several values
+    belongs to the most frequent one. Raises InvalidFieldError.
     """
     fields = [field for field, kind in catalog.kinds.items() if kind not in ("mixed", "none")]
     if name not in fields:
@@ -361,11 +364,25 @@ def _are_shared(summary: ColumnSummary) -> bool:
 
 
 def _by_value(column: Column) -> list[tuple[str, Mask]]:
-    summary = summary_of(column, MOST_GROUPS)
+    summary = summary_of(column, _MOST_PATHS)
+    if MOST_GROUPS < summary.distinct <= _MOST_PATHS and (paths := _above(summary)):
+        return [(path, column.under(path)) for path in paths]
     has_others = summary.distinct > MOST_GROUPS
     values = [value for value, _ in summary.frequent][: MOST_GROUPS - has_others]
     groups = [(str(value), column.among([value])) for value in values]
     return [*groups, ("other", column.present())] if has_others else groups
+
+
+def _above(summary: ColumnSummary) -> list[str]:
+    """Paths above the values, the most frequent first: of the lowest level that has few; none for others."""
+    of_values = [(paths, count) for value, count in summary.frequent if (paths := levels(str(value)))]
+    for level in reversed(range(max((len(paths) for paths, _ in of_values), default=0) - 1)):
+        counts = Counter[str]()
+        for paths, count in of_values:
+            counts[paths[: level + 1][-1]] += count
+        if len(counts) <= MOST_GROUPS:
+            return [path for path, _ in counts.most_common()] if len(counts) > 1 else []
+    return []
 
 
 def _by_range(column: Column) -> list[tuple[str, Mask]]:

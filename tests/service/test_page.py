@@ -360,6 +360,19 @@ def test_few_values_are_groups_of_their_own(values: list[Any], labels: list[str]
     assert found.tolist() == codes
 
 
+def test_paths_are_grouped_by_the_lowest_level_that_has_few() -> None:
+    paths = [f"{top} > {middle} > {low}" for top in "ABC" for middle in "xyz" for low in range(5)]
+    groups, codes = coloured([*paths, "A", "///", None])
+    assert [(group["label"], group["items"]) for group in groups] == [
+        *((f"{top} > {middle}", 5) for top in "ABC" for middle in "xyz"),
+        ("A", 1),
+    ]
+    assert codes[-3:].tolist() == [9, NO_GROUP, NO_GROUP]
+    many = [f"{top} > {low}" for top in "ABC" for low in range(5)]
+    assert [group["label"] for group in coloured(many)[0]] == ["A", "B", "C"]
+    assert coloured([f"item {number}" for number in range(11)])[0][-1]["label"] == "other"
+
+
 def test_numbers_are_grouped_by_ranges_of_about_as_many_items() -> None:
     values = np.random.default_rng(0).lognormal(size=1000).tolist()
     groups, codes = coloured([*values, None])

@@ -10,8 +10,9 @@ from turret.training.randomness import stream
 
 # Items that are laid out, in time of their square: some seconds; the others are placed among them.
 LANDMARKS = 1_000
-# Laid-out items between which another one is placed, and vectors that are placed or projected at once.
-_BETWEEN, _BLOCK = 4, 16_384
+# Laid-out items between which another one is placed, by this power of the distances, which differ little in
+# many dimensions; and vectors that are placed or projected at once.
+_BETWEEN, _POWER, _BLOCK = 4, 12, 16_384
 # As van der Maaten and Hinton (2008), section 3.4: neighbours of an item, steps in all and with attraction
 # enlarged, by what, momentum before and after. The rate is the number of items over the enlargement
 # (Belkina et al., 2019).
@@ -92,7 +93,8 @@ def _placed(
     """The points [B, 2] of vectors [B, D]: means of those of the nearest landmarks, by inverse distance."""
     own, others = torch.from_numpy(np.asarray(vectors, dtype=np.float32)), torch.from_numpy(landmarks)
     distances, nearest = torch.cdist(own, others).topk(min(_BETWEEN, len(landmarks)), largest=False)
-    weights = 1.0 / distances.double().clamp(min=1e-6) ** 2
+    distances = distances.double().clamp(min=1e-6)
+    weights = (distances[:, :1] / distances) ** _POWER
     points = torch.from_numpy(laid_out)[nearest] * weights[:, :, None]
     placed: NDArray[np.float64] = (points.sum(dim=1) / weights.sum(dim=1, keepdim=True)).numpy()
     return placed
