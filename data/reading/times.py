@@ -182,7 +182,8 @@ def _number_reader(
         serial = number.is_between(first, last)
         if not is_whole and (_value(frame, serial.mean()) or 0.0) >= _MIN_SHARE:
             time = ((number - _SERIAL_1970) * 86_400_000).round().cast(pl.Int64)
-            note = f"{name!r} holds dates as a spreadsheet counts them, in days since 1899-12-30"
+            days = "dates as a spreadsheet counts them, in days since 1899-12-30"
+            note = f"{name!r} holds numbers that are {days}"
             return _without_wrong_clocks(TimeReader("timestamp", time, note), frame)
         return TimeReader("number", number, f"{name!r} holds plain numbers{_as_days(frame, number)}")
     time, note = _in_unit(value, unit, is_integer), f"{name!r} holds {unit} since 1970"

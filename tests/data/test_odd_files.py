@@ -418,7 +418,7 @@ def test_days_of_a_spreadsheet_are_read_with_a_comma_and_hinted_at_without_hours
     rows = [f"u1;{number};{45_000 + number / 8}".replace(".", ",") for number in range(8)]
     source.write_text("user;item;time\n" + "\n".join(rows))
     report = prepare_as(tmp_path / "prepared", source=source, format__decimal=",")
-    assert "'time' holds dates as a spreadsheet counts them" in report.warnings[0]
+    assert "'time' holds numbers that are dates as a spreadsheet counts them" in report.warnings[0]
     source.write_text("user;item;time\nu1;a;45000\nu1;b;45031\n")
     report = prepare_as(tmp_path / "prepared", source=source)
     assert (
