@@ -35,6 +35,7 @@ _PAUSE, _LEAST_PAUSE = 0.004, 0.05
 # Bytes of a body of a lane; else a setting has the limit.
 BODY_LIMITS = {"bulk": 16_000_000}
 _JSON = frozenset({b"application/json", b"application/x-ndjson", b"application/jsonl"})
+_DIGITS = 20  # of a length that is read; int() raises ValueError for thousands
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 _CUT_OFF = "the connection ended before the body did; send it again"
 _LATE = "the body did not arrive in time; send it again without pauses"
@@ -240,7 +241,8 @@ def _check_head(scope: Scope, limit: int) -> None:
         if (kind or b"origin" in headers) and not _is_json(kind):
             message = "send JSON with -H 'Content-Type: application/json'"
             raise BodyError("Content-Type", kind.decode("latin-1"), message, status=415)
-    if int(headers.get(b"content-length", 0)) > limit:
+    length = headers.get(b"content-length", b"")
+    if length and (len(length) > _DIGITS or int(length) > limit):
         raise _too_large(limit)
 
 

@@ -8,8 +8,9 @@ import pytest
 
 from tests.service.small_server import GET, POST, PROBE, Application, refused, running, served
 from tests.support.until import eventually
+from turret.service.errors import BodyError
 from turret.service.http import guard
-from turret.service.http.admission import SMALL_ANSWER, _Request
+from turret.service.http.admission import SMALL_ANSWER, Admission, _Request
 from turret.service.http.guard import FRAMING_BYTES, HEAD_BYTES, Guard
 from turret.service.http.turns import A_TURN
 from turret.service.process.server import config_of, connection_limit
@@ -187,6 +188,19 @@ def test_the_guard_can_be_switched_off(client: Any) -> None:
 
 
 # ---- Bodies and places
+
+
+async def test_a_length_of_thousands_of_digits_is_refused_without_the_guard() -> None:
+    """Which httptools reads, if they are zeros, and `int` does not."""
+
+    async def nothing(*_: Any) -> None:
+        raise AssertionError
+
+    scope: Any = {"type": "http", "method": "POST", "path": "/v1/recommend"}
+    scope["headers"] = [(b"content-length", b"0" * 5_000 + b"5")]
+    with pytest.raises(BodyError) as error:
+        await Admission(nothing, Settings(), nothing)(scope, nothing, nothing)  # type: ignore[arg-type]
+    assert error.value.status == 413
 
 
 def sized(count: int, *lines: bytes) -> bytes:
