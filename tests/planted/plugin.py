@@ -37,5 +37,5 @@ class _Planter(MetaPathFinder, Loader):
 
 if VARIABLE in os.environ:
     _fault = all_faults()[os.environ[VARIABLE]]
-    assert _fault.module not in sys.modules, f"{_fault.module} is imported before its fault"
+    assert "turret" not in sys.modules, "something imports the product before its fault"
     sys.meta_path.insert(0, _Planter(_fault))

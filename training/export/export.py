@@ -91,6 +91,7 @@ def _contents(run: Run, data: PreparedData, version: str, work: Path) -> BundleC
     if cold.ids:  # they come last: no row of the data changes
         ids = [*vocabulary.ids(range(len(vocabulary))), *cold.ids]
         vocabulary = Vocabulary(ids)  # type: ignore[arg-type]
+    popularity = np.concatenate([data.item_counts("train"), np.zeros(len(cold.ids), dtype=np.int64)])
     save_tensors(work / "model.safetensors", model.state_dict())
     term = run.repeats()
     queries = [
@@ -106,7 +107,7 @@ def _contents(run: Run, data: PreparedData, version: str, work: Path) -> BundleC
         vocabulary=vocabulary,
         user_features=model.user.rows.layers.features if model.user.rows else (),
         fields={name: [*values, *cold.fields.get(name, [])] for name, values in data.fields.items()},
-        popularity=np.concatenate([data.item_counts("train"), np.zeros(len(cold.ids), dtype=np.int64)]),
+        popularity=popularity,
         usual_gaps=np.concatenate([usual_gaps(data), np.zeros(len(cold.ids), dtype=np.float32)]),
         model=np.memmap(work / "model.safetensors", np.uint8, "r").data,
         golden=Golden(queries=tuple(queries), items=_recorded_items(data, model)),
@@ -114,7 +115,7 @@ def _contents(run: Run, data: PreparedData, version: str, work: Path) -> BundleC
         item_tower=item_tower_onnx(model),
         experiment=run.experiment.model_dump(mode="json"),
         query_vectors=_query_vectors(data, model, items),
-        item_map=project_items(vectors, run.experiment.tower.scoring),
+        item_map=project_items(vectors, popularity, run.experiment.tower.scoring),
         display=data.display,
     )
 

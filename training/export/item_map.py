@@ -6,7 +6,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from turret.tower.config import ScoringConfig
-from turret.training.randomness import stream
 
 # Items that are laid out, in time of their square: some seconds; the others are placed among them.
 LANDMARKS = 1_000
@@ -20,13 +19,16 @@ _PERPLEXITY, _STEPS, _EARLY, _ENLARGED, _MOMENTUM = 30.0, 400, 100, 12.0, (0.5, 
 _BISECTIONS = 40
 
 
-def project_items(vectors: NDArray[np.float32], scoring: ScoringConfig) -> NDArray[np.uint16]:
+def project_items(
+    vectors: NDArray[np.float32], counts: NDArray[np.int64], scoring: ScoringConfig
+) -> NDArray[np.uint16]:
     """Lay item vectors [N, D] out in the plane: uint16 [N, 2]. A bias in the last column is left out.
 
-    Up to `LANDMARKS` items, drawn once, are laid out by t-SNE; each other item is between its nearest ones.
+    The `LANDMARKS` items with most events, by `counts` [N], are laid out by t-SNE, as vectors of items with
+    few have learned little; each other item is between the nearest of those.
     """
     vectors = vectors[:, :-1] if scoring.item_bias else vectors
-    chosen = np.sort(stream(0, "item map", 0).permutation(len(vectors))[:LANDMARKS])
+    chosen = np.sort(np.argsort(-counts, kind="stable")[:LANDMARKS])
     landmarks = np.asarray(vectors[chosen], dtype=np.float32)
     laid_out = layout(landmarks)
     if len(chosen) == len(vectors):
