@@ -161,6 +161,7 @@ def _movies(work: Path, data: Path) -> Path:
         for version, epochs in (("first", 6), ("second", 10)):
             run = folder / f"run-{version}"
             settings = ("-e", "full_softmax", "--set", f"training.epochs={epochs}", "--overwrite")
+            settings += ("--set", "tower.item.features=['genres']")
             turret("train", "--data", folder / "prepared", "--run", run, *settings)
             turret("evaluate", run)
             turret("export", run, "--bundles", bundles, "--version", version)
