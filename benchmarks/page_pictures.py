@@ -160,8 +160,8 @@ def _movies(work: Path, data: Path) -> Path:
         turret("data", "prepare", data / "ml-latest-small", "--to", folder / "prepared", "--overwrite")
         for version, epochs in (("first", 6), ("second", 10)):
             run = folder / f"run-{version}"
-            settings = ("-e", "full_softmax", "--set", f"training.epochs={epochs}", "--overwrite")
-            settings += ("--set", "tower.item.features=['genres']")
+            values = (f"training.epochs={epochs}", "tower.item.features=['genres']")
+            settings = ("-e", "full_softmax", "--set", values[0], "--set", values[1], "--overwrite")
             turret("train", "--data", folder / "prepared", "--run", run, *settings)
             turret("evaluate", run)
             turret("export", run, "--bundles", bundles, "--version", version)
