@@ -138,7 +138,6 @@ class Edge:
                 status = 500
             else:
                 await response(scope, receive, sending)
-            without_frames(raised)
         finally:
             self._metrics.running -= 1
             seconds = (began or time.perf_counter()) - start
@@ -149,6 +148,7 @@ class Edge:
         error = raised if isinstance(raised, Exception) else TimedOutError()
         response = response_to(error, scope, self._bundles)
         if response is not None and not is_begun:
+            without_frames(raised)
             return response
         name, fields = type(error).__name__, {"fields": {"request_id": identifier}}
         _log.error("unhandled exception in a request: %s", name, exc_info=error, extra=fields)

@@ -357,9 +357,9 @@ def the_kept_hour_grows_with_every_name(original: Any, self: Any, *given: Any) -
     return seeing(original, MOST_SERIES=10**9)(self, *given)
 
 
-@planted("service.http.edge:Edge.__call__", "service/test_http_refusals.py")
-async def a_refused_request_keeps_its_frames(original: Any, *given: Any) -> Any:
-    return await seeing(original, without_frames=lambda error: error)(*given)
+@planted("service.http.edge:Edge._response_to", "service/test_http_refusals.py")
+def a_refused_request_keeps_its_frames(original: Any, *given: Any, **named: Any) -> Any:
+    return seeing(original, without_frames=lambda error: error)(*given, **named)
 
 
 @planted("service.observing.metrics:Metrics._timed_export", "service/test_observing.py")

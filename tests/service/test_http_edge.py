@@ -278,3 +278,25 @@ def test_long_answers_are_ranked_beside_the_event_loop(
         app.state.components.model_holder.live.latency.seconds = 1.0
         recommended(client, history=[101], **body)
     assert threads == [is_beside, True]
+
+
+async def test_a_fault_keeps_the_frames_of_its_cause_for_the_log() -> None:
+    """Its line is written in another thread, after the answer; the errors of refused requests lose theirs."""
+    cause, sent = KeyError("a"), list[Message]()
+
+    async def receive() -> Message:
+        raise AssertionError
+
+    async def application(*_: Any) -> None:
+        try:
+            raise cause
+        except KeyError as error:
+            raise ValueError("b") from error
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    scope: Scope = {"type": "http", "method": "GET", "path": "/livez", "headers": []}
+    await Edge(application, Metrics())(scope, receive, send)
+    assert sent[0]["status"] == 500
+    assert cause.__traceback__ is not None
