@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import schemathesis
+from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from schemathesis import Case
 from schemathesis.config import SchemathesisConfig
@@ -15,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from tests.support.item_towers import publish_described
 from tests.support.places import ROOT
-from tests.support.service_app import ADMIN, settings_of
+from tests.support.service_app import ADMIN, recommended, settings_of
 from turret.service.http.app import create_app
 from turret.service.http.routes.probes import STATIC
 
@@ -56,6 +57,8 @@ class Described:
         publish_described(folder, "v2", seed=1)
         publish_described(folder, "v1")
         self._app = create_app(settings_of(folder))
+        # Reads the items, as the start of an application does: else /readyz depends on the order of tests.
+        recommended(TestClient(self._app), k=1)
         configuration = SchemathesisConfig.from_path(CONFIGURATION)
         self.document = schemathesis.openapi.from_asgi("/openapi.json", self._started, config=configuration)
         for path, methods in self.document.raw_schema["paths"].items():

@@ -87,15 +87,17 @@ async def test_replicas_confirm_what_is_acknowledged(server: RedisServer, tmp_pa
 
 
 @nightly
-async def test_a_user_leaves_no_key_when_forgotten_or_when_all_is_too_old(server: RedisServer) -> None:
-    """The server deletes what has expired, also of a user who never comes back."""
+async def test_the_server_deletes_what_is_left_of_a_user(server: RedisServer) -> None:
+    """The mark of a deletion after some minutes, and what has expired, also if the user never comes back."""
     now = time.time_ns() // 1_000_000
     async with history(server.address) as store:
         await store.append([EVENT, Event("f", "u", 2, 2)])
         assert sorted(server.ask("KEYS", "*")) == [b"turret:ids{:u}", b"turret:user{:u}"]
         assert {server.ask("PTTL", key) for key in ("turret:ids{:u}", "turret:user{:u}")} == {-1}
         await store.forget("u")
-        assert server.ask("KEYS", "*") == []
+        assert server.ask("KEYS", "*") == [b"turret:ids{:u}"]
+        assert 0 < server.ask("PTTL", "turret:ids{:u}") <= 600_000
+        server.ask("DEL", "turret:ids{:u}")
     async with history(server.address, keep_days=700 / 86_400_000) as store:
         await store.append([EVENT._replace(time=now), Event("old", "u", 2, now - 400)])
         await eventually(lambda: server.ask("KEYS", "*") == [], "the keys have expired")
@@ -135,7 +137,11 @@ async def test_an_append_that_reaches_the_server_after_a_deletion_stores_nothing
         assert await store.events("v", 9) == (0, [])
         assert await store.append([EVENT, EVENT._replace(user="v"), EVENT._replace(user="w")]) == 3
         assert await store.append([EVENT]) == 0
-        assert 0 < server.ask("PTTL", "turret:deleted{:u}") <= 600_000
+        # The mark has ended, and the next append removes it.
+        server.ask("ZADD", "turret:ids{:u}", "1", b"\xff")
+        assert await store.append([EVENT]) == 0
+        assert server.ask("ZRANGE", "turret:ids{:u}", 0, -1) == [b"e"]
+        assert server.ask("PTTL", "turret:ids{:u}") == -1
 
 
 # --- Keys with foreign data

@@ -84,10 +84,6 @@ class RedisAddress:
         """The sorted set of a user's event ids."""
         return f"{self.prefix}ids{{:{user}}}"
 
-    def mark(self, user: str) -> str:
-        """The mark that a user was deleted a moment ago."""
-        return f"{self.prefix}deleted{{:{user}}}"
-
     def claim(self, user: str) -> str:
         """The user that the events of a user, a session, are being moved to."""
         return f"{self.prefix}moving{{:{user}}}"

@@ -5,14 +5,16 @@ member of an event is its arrival in 16 digits, microseconds by the clock of the
 as JSON, so that equal times sort by arrival. A script runs in one atomic step of the server, or refuses
 without a change.
 
-A command may reach a server that hangs long after its caller gave up. So a deletion leaves a random mark for
-some minutes, which each later append has to name: one that was sent before the deletion stores nothing.
+A command may reach a server that hangs long after its caller gave up. So a deletion leaves a mark for some
+minutes, which each later append has to name: one that was sent before the deletion stores nothing. The mark
+is a member of the set of ids that is no id, as it is no UTF-8; its score is the time of its end. A key of its
+own would be missing for most users, and a cluster refuses scripts of present and missing keys while their
+slot moves.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
-from uuid import uuid4
 
 import orjson
 
@@ -43,37 +45,44 @@ _CLAIM_MS = 60_000  # longer than a move whose caller waits; a move that fails l
 _TYPES: tuple[frozenset[type], ...] = (frozenset({str}), frozenset({int, str}), frozenset({str, type(None)}))
 _LAST_TIME = 2**53  # milliseconds that a score holds exactly
 
-# KEYS: the events, the ids and the mark of each user. ARGV: the oldest time kept ('-inf' for all), the mark
-# of each user ('' for none), then for each event the index of its user, its time, its id and its JSON.
-# Returns the present marks, without a change, if there are others. Redis does not roll back a script that
-# fails, so keys of another type are an error before the first write, which is one that a full Redis refuses.
+# KEYS: the events and the ids of each user. ARGV: the oldest time kept ('-inf' for all), the mark of each
+# user ('' for none), then for each event the index of its user, its time, its id and its JSON. Returns the
+# present marks, without a change, if there are others. Redis does not roll back a script that fails, so keys
+# of another type are an error before the first write, which is one that a full Redis refuses.
 APPEND = """
-local marks, users, is_late = {}, #KEYS / 3, false
+local marks, users, is_late = {}, #KEYS / 2, false
+local time = redis.call('TIME')
 for user = 1, users do
-  redis.call('ZCARD', KEYS[3 * user - 2])
-  redis.call('ZCARD', KEYS[3 * user - 1])
-  marks[user] = redis.call('GET', KEYS[3 * user]) or ''
+  redis.call('ZCARD', KEYS[2 * user - 1])
+  local mark = redis.call('ZSCORE', KEYS[2 * user], '\\255')
+  marks[user] = mark and tonumber(mark) > time[1] * 1000 and mark or ''
   is_late = is_late or marks[user] ~= ARGV[1 + user]
 end
 if is_late then
   return marks
 end
 local oldest = ARGV[1]
-local time = redis.call('TIME')
 local arrival = time[1] * 1000000 + time[2]
 local stored = 0
 for first = users + 2, #ARGV, 4 do
   local user, time, id, json = unpack(ARGV, first, first + 3)
-  local known = redis.call('ZSCORE', KEYS[3 * user - 1], id)
+  local events, ids = KEYS[2 * user - 1], KEYS[2 * user]
+  local known = redis.call('ZSCORE', ids, id)
   if not known or tonumber(known) < tonumber(oldest) then
-    redis.call('ZADD', KEYS[3 * user - 1], time, id)
-    redis.call('ZADD', KEYS[3 * user - 2], time, string.format('%016.0f', arrival + stored) .. json)
+    redis.call('ZADD', ids, time, id)
+    redis.call('ZADD', events, time, string.format('%016.0f', arrival + stored) .. json)
     stored = stored + 1
   end
 end
-for place, key in ipairs(KEYS) do
-  if place % 3 ~= 0 then
+for user = 1, users do
+  local events, ids = KEYS[2 * user - 1], KEYS[2 * user]
+  for _, key in ipairs({events, ids}) do
     redis.call('ZREMRANGEBYSCORE', key, '-inf', '(' .. oldest)
+  end
+  if marks[user] == '' then
+    redis.call('ZREM', ids, '\\255')
+  end
+  for _, key in ipairs({events, ids}) do
     local newest = redis.call('ZREVRANGE', key, 0, 0, 'WITHSCORES')[2]
     if oldest == '-inf' then
       redis.call('PERSIST', key)
@@ -85,12 +94,16 @@ end
 return stored
 """
 
-# KEYS: the user's events, ids and mark. ARGV: the oldest time that counts or '-inf', the mark, and the
-# milliseconds that it lasts. A full Redis sets it too, as it comes after the deletion.
+# KEYS: the user's events and ids. ARGV: the oldest time that counts or '-inf', and the milliseconds that the
+# mark lasts. No two marks are the same. A full Redis sets it too, as it comes after the deletion.
 FORGET = """
 local deleted = redis.call('ZCOUNT', KEYS[1], ARGV[1], '+inf')
+local time = redis.call('TIME')
+local mark = time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[2]
+mark = math.max(mark, (redis.call('ZSCORE', KEYS[2], '\\255') or 0) + 1)
 redis.call('UNLINK', KEYS[1], KEYS[2])
-redis.call('SET', KEYS[3], ARGV[2], 'PX', ARGV[3])
+redis.call('ZADD', KEYS[2], string.format('%.0f', mark), '\\255')
+redis.call('PEXPIRE', KEYS[2], ARGV[2])
 return deleted
 """
 
@@ -215,8 +228,7 @@ class RedisHistory:
                 events = self._events(user, (await self._redis.execute([command]))[0]) if is_more else []
 
     async def forget(self, user: str) -> int:
-        values = [self._oldest(), uuid4().hex, _MARK_MS]
-        deleted: int = await self._redis.run(FORGET, self._keys(user), values)
+        deleted: int = await self._redis.run(FORGET, self._keys(user), [self._oldest(), _MARK_MS])
         return deleted
 
     async def move(self, user: str, to: str) -> Moved:
@@ -232,7 +244,7 @@ class RedisHistory:
             is_last = len(events) < _MOVED_PORTION
             if events:
                 values = [int(is_last), *(part for pair in pairs for part in pair)]
-                await self._redis.run(REMOVE, [*keys[:2], claim], values)
+                await self._redis.run(REMOVE, [*keys, claim], values)
             if is_last:
                 return moved
 
@@ -248,7 +260,7 @@ class RedisHistory:
         await self._redis.close()
 
     def _keys(self, user: str) -> list[str]:
-        return [self._address.events(user), self._address.ids(user), self._address.mark(user)]
+        return [self._address.events(user), self._address.ids(user)]
 
     def _appending(self, users: Mapping[str, Sequence[Event]], marks: Mapping[str, bytes]) -> Command:
         keys = [key for user in users for key in self._keys(user)]
