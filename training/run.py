@@ -35,6 +35,7 @@ from turret.training.randomness import seed_torch
 from turret.training.records.environment import ENVIRONMENT, package_version
 from turret.training.records.history import HISTORY
 from turret.training.records.loggers import LOGGERS_FILE, TENSORBOARD, WANDB
+from turret.training.used_items import reads_sets
 from turret.training.verdict.verdict import verdict
 
 # The data and the experiment of commands that name none.
@@ -302,8 +303,8 @@ def build_model(
         )
     seed_torch(experiment.training.seed, "initialisation", 0)
     features = data.item_features, data.user_features
-    kinds = len(read_kinds(data.manifest.kinds))
-    model = TwoTowers(experiment.tower, len(data.item_ids), *features, table_device, kinds)
+    kinds, sets = len(read_kinds(data.manifest.kinds)), reads_sets(experiment, data)
+    model = TwoTowers(experiment.tower, len(data.item_ids), *features, table_device, kinds, sets)
     if isinstance(user := experiment.tower.user, QueryConfig) and user.start == "alike":
         begin_alike(model, data.item_features)
     return model

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from turret.data.kinds import Seen, left_out_for, read_kinds
 from turret.data.prepared import PreparedData
+from turret.training.batches.spans import SETS
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.errors import TrainingError
 
@@ -46,6 +47,15 @@ def wants_repeats(experiment: ExperimentConfig, data: PreparedData) -> bool:
     return not leaves_out_all(data, experiment.evaluation.exclude_seen)
 
 
+def reads_sets(experiment: ExperimentConfig, data: PreparedData) -> bool:
+    """Whether a user tower reads each item of a history once, at its first use.
+
+    A tower of sets beside a repeat term does: in training a repeat would tell the target, and so it expects
+    none afterwards.
+    """
+    return experiment.tower.user.context in SETS and wants_repeats(experiment, data)
+
+
 @dataclass(frozen=True)
 class Targets:
     """The events that the towers of a run learn to predict.
@@ -54,8 +64,8 @@ class Targets:
     they are the first events of each user and item, which the term can't predict: those of signal kinds too,
     which are most of the events of a shop, with the weight `training.signal_weight`.
 
-    `chosen` is bool [E]; None for all events. `first_uses` [E] are those of each user and item where a repeat
-    term ranks the used items, else None: a set has each item once, or the others would tell its target.
+    `chosen` is bool [E]; None for all events. `first_uses` [E] are those of each user and item that a tower
+    of sets reads (`reads_sets`), else None.
     """
 
     data: PreparedData
@@ -70,7 +80,8 @@ class Targets:
         if not wants_repeats(experiment, data):
             return cls(data, chosen)
         first, weight = first_uses(data), experiment.training.signal_weight
-        return cls(data, first if chosen is None or weight else first & chosen, weight, first)
+        of_sets = first if reads_sets(experiment, data) else None
+        return cls(data, first if chosen is None or weight else first & chosen, weight, of_sets)
 
     @cached_property
     def _items_before(self) -> NDArray[np.int64]:
@@ -101,9 +112,15 @@ def first_uses(data: PreparedData) -> NDArray[np.bool_]:
     found, offsets = np.zeros(len(data.event_items), dtype=np.bool_), np.asarray(data.offsets)
     for first in range(0, len(offsets) - 1, _USERS_A_BLOCK):
         bounds = offsets[first : first + _USERS_A_BLOCK + 1]
-        items = data.event_items[bounds[0] : bounds[-1]].astype(np.int64)
-        owners = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
-        order = np.lexsort((items, owners))  # stable: the first of equals stays the first
-        keys = owners[order] * len(data.item_ids) + items[order]
-        found[bounds[0] + order[np.diff(keys, prepend=-1) != 0]] = True
+        events = np.arange(bounds[0], bounds[-1])
+        found[events[firsts_of_each(data, events, np.diff(bounds))]] = True
     return found
+
+
+def firsts_of_each(
+    data: PreparedData, events: NDArray[np.int64], lengths: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Of the `events` [P] of histories of `lengths` [B] the first of each item: ascending indices in [P]."""
+    owners = np.repeat(np.arange(len(lengths)), lengths)
+    keys = owners * len(data.item_ids) + data.event_items[events].astype(np.int64)
+    return np.sort(np.unique(keys, return_index=True)[1])

@@ -21,11 +21,12 @@ from turret.training.export.export import export
 
 DAY, GAP = 86_400, 1_800
 KINDS = ["view=signal", "cart=signal", "buy", "back=negative:1:consume=3", "skip=negative"]
+USERS: dict[str, dict[str, Any]] = {
+    "a window": {"kind": "attentive", "history_length": 20, "hidden": [], "kinds": True},
+    # Of the newest 20 events each item counts once, with the kind of the first.
+    "a set": {"ordered": False, "leave_out": False, "last_item": False, "history_length": 20, "kinds": True},
+}
 EXPERIMENT = {
-    "tower": {
-        "dimension": 8,
-        "user": {"kind": "attentive", "history_length": 20, "hidden": [], "kinds": True},
-    },
     "objective": {"loss": "full_softmax"},
     "training": {"batch_size": 64, "epochs": 4, "learning_rate": 0.02, "device": "cpu"},
     "evaluation": {"k": [10]},
@@ -84,12 +85,14 @@ class Measured:
             yield name, own[place], own[:place], [row for row, old in zip(own, is_old, strict=False) if old]
 
 
-@pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
+@pytest.fixture(scope="module", params=USERS)
+def measured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Measured:
     folder, log = tmp_path_factory.mktemp("measured"), shop_log()
     filters = {"filters__duplicates": "strongest", "filters__session_gap": "30m"}
     data = prepared(folder, log, columns__kind="kind", kinds=KINDS, **filters)
-    run, _ = trained(folder / "run", data, ExperimentConfig.model_validate(EXPERIMENT))
+    tower = {"dimension": 8, "user": USERS[request.param]}
+    run, _ = trained(folder / "run", data, ExperimentConfig.model_validate(EXPERIMENT | {"tower": tower}))
+    assert run.open_model(data).reads_sets == (request.param == "a set")
     ndcg = run.evaluate(data, "test")["towers"]["ndcg@10"]["mean"]
     export(run, data, folder / "bundles", "v1")
     return Measured(log, data, ndcg, folder / "bundles")

@@ -209,6 +209,11 @@ def the_encoder_reads_the_oldest_items(original: Any, self: Any, histories: Any,
     return original(self, [rows[: self._history_length] for rows in histories], *others)
 
 
+@planted("tower.inference.encoder:Encoder._set", "tower/test_inference.py")
+def a_served_set_has_an_item_for_each_use(original: Any, self: Any, *given: Any) -> Any:
+    return given
+
+
 @planted("tower.inference.encoder:Encoder.can_encode", "end_to_end/test_questions.py")
 def a_text_without_a_known_gram_is_encoded(original: Any, self: Any, rows: Any, features: Any) -> Any:
     return True

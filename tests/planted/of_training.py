@@ -270,6 +270,11 @@ def every_use_is_a_target_of_the_towers(original: Any, data: Any) -> Any:
     return np.ones_like(original(data))
 
 
+@planted("training.used_items:firsts_of_each", "end_to_end/test_as_measured.py")
+def an_evaluated_set_has_an_item_for_each_use(original: Any, data: Any, events: Any, *given: Any) -> Any:
+    return np.arange(len(events))
+
+
 @planted("training.evaluation.repeats:usual_gaps", "training/test_evaluation.py")
 def the_usual_gap_is_known_from_one_on(original: Any, data: Any) -> Any:
     with patch.dict(original.__globals__, LEAST_GAPS=1):

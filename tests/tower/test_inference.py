@@ -144,6 +144,20 @@ def test_a_tower_that_reads_kinds_gets_those_of_what_it_reads() -> None:
     assert np.array_equal(unknown, alone), "a tower that reads no kinds leaves them alone"
 
 
+def test_a_tower_of_sets_gets_each_item_once_at_its_first_use() -> None:
+    """Of the newest five events: not what was used before them."""
+    made = contents(kinds=KINDS)
+    sets = encoder_of(replace(made, card=made.card.model_copy(update={"reads_sets": True})))
+    histories = [np.array([9, 2, 3, 2, 3, 3]), np.array([7, 7, 1]), np.array([4])]
+    kinds = [np.array([0, 1, 0, 0, 1, 1]), np.array([-1, 1, 0]), None]
+    first_uses = [np.array([2, 3]), np.array([7, 1]), np.array([4])]
+    their_kinds = [np.array([1, 0]), np.array([-1, 0]), None]
+    expected = encoder_of(made).encode(first_uses, [{}] * 3, kinds=their_kinds)
+    assert np.array_equal(sets.encode(histories, [{}] * 3, kinds=kinds), expected)
+    without = encoder_of(made).encode(first_uses, [{}] * 3)
+    assert np.array_equal(sets.encode(histories, [{}] * 3), without)
+
+
 def described(**changes: Any) -> BundleContents:
     """The usual tower in a bundle that says something else of it."""
     made = contents()

@@ -137,6 +137,8 @@ class Encoder:
         [M, D] holds the vectors of the rows from N on: items that are not in the bundle. A feature that is
         not given counts as unknown.
 
+        A tower that `reads_sets` reads of the newest rows each one once, with its first kind.
+
         A vector is bitwise independent of the other histories. Rounding depends on the batch size and on
         padding, so histories of equal padded length are encoded together, a lone one twice; a tower that is
         not `is_steady`, and one that reads features or times, encodes each alone.
@@ -145,6 +147,9 @@ class Encoder:
         BundleError for a tower that can't be run on its own inputs.
         """
         times, kinds = times or [None] * len(histories), kinds or [None] * len(histories)
+        if self._card.reads_sets:
+            sets = [self._set(rows, codes) for rows, codes in zip(histories, kinds, strict=True)]
+            histories, kinds = [rows for rows, _ in sets], [codes for _, codes in sets]
         vectors = np.empty((len(histories), self._vectors.shape[1]), dtype=np.float32)
         if self._features.features or any(features) or not self.is_steady:
             for i, rows in enumerate(histories):
@@ -219,6 +224,12 @@ class Encoder:
         gathered[~is_more] = self._vectors[rows[~is_more]]
         gathered[is_more] = more[rows[is_more] - count]
         return gathered
+
+    def _set(self, rows: Rows, kinds: Kinds | None) -> tuple[Rows, Kinds | None]:
+        """Of the newest rows the first use of each, and its kind."""
+        newest = slice(-self._history_length, None)
+        firsts = np.sort(np.unique(rows[newest], return_index=True)[1])
+        return rows[newest][firsts], None if kinds is None else kinds[newest][firsts]
 
     def _inputs(
         self, histories: Sequence[Rows], more: Vectors | None, steps: int, kinds: Sequence[Kinds | None]

@@ -61,6 +61,7 @@ class TwoTowers(nn.Module):
     Attributes:
         kinds: the layer of the kinds of events; None where the towers read none.
         chunk_size: how many items, and how many examples, a tower computes at once; 0 for all.
+        reads_sets: whether histories have each item once, at its first use.
 
     `kind_count` is the number of kinds in the data, zero where all events are alike.
 
@@ -75,9 +76,11 @@ class TwoTowers(nn.Module):
         user_features: Features,
         table_device: str | None = None,
         kind_count: int = 0,
+        reads_sets: bool = False,
     ) -> None:
         super().__init__()
         self.config = config
+        self.reads_sets = reads_sets
         self.chunk_size = 0
         self.item = ItemTower(config, item_count, item_features, table_device)
         self.user = USER_TOWERS[config.user.kind](config.user, config.dimension, user_features)

@@ -146,8 +146,8 @@ class TrainingBatches:
             self.spans = self.spans.starting_at(first_events(data, start_time), limit)
         if self.targets.chosen is not None:
             self.spans = self.spans.of_targets(np.flatnonzero(self.targets.chosen), limit)
-        self.spans = _with_others(self.spans, context, self.targets)
-        self._first_uses = self.targets.first_uses if context in SETS else None
+        self.spans = _with_others(self.spans, self.targets)
+        self._first_uses = self.targets.first_uses
         self.example_count = int(self.spans.counts.sum())
         if not self.example_count:
             since = "" if start_time is None else f"training.since = {start_time!r}: "
@@ -307,7 +307,7 @@ def target_counts(
     spans = cut_spans(begins, ends, context, longest, longest)
     if start_time is not None:
         spans = spans.starting_at(first_events(data, start_time), None)
-    spans = _with_others(spans, context, targets)
+    spans = _with_others(spans, targets)
     counts = np.zeros(len(data.item_ids), dtype=np.int64)
     for first in range(0, len(spans), _USERS_A_BLOCK):
         some = slice(first, first + _USERS_A_BLOCK)
@@ -316,9 +316,9 @@ def target_counts(
     return counts
 
 
-def _with_others(spans: Spans, context: Context, targets: Targets) -> Spans:
+def _with_others(spans: Spans, targets: Targets) -> Spans:
     """Without the sets of users who used a single item, where a set has each item once."""
-    if context not in SETS or targets.first_uses is None:
+    if targets.first_uses is None:
         return spans
     return spans.take(np.flatnonzero(targets.items_between(spans.contexts, spans.stops) > 1))
 

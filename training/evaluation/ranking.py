@@ -21,6 +21,7 @@ from turret.training.errors import TrainingError
 from turret.training.evaluation.metrics import Values
 from turret.training.evaluation.seen import history_bounds, left_out_pairs, mask, used_pairs
 from turret.training.evaluation.top_rows import top_rows
+from turret.training.used_items import firsts_of_each
 
 # Users ranked and scores held at once: few enough for their memory to be reused.
 USERS_A_BLOCK, SCORES_A_BLOCK = 512, 2**22
@@ -36,18 +37,24 @@ def histories_of(
     history_length: int,
     times: bool = False,
     kinds: bool = False,
+    sets: bool = False,
 ) -> PackedHistories:
     """The newest `history_length` events of each of `users` [U] before `until`, packed.
 
-    With `kinds`, histories have the kinds of `data`. With `times`, histories have times, and the request is
-    at the time of the user's next event; after the last one, at the end of the log.
+    With `kinds`, histories have the kinds of `data`; with `sets` the first of these events of each item
+    alone. With `times`, histories have times, and the request is at the time of the user's next event; after
+    the last one, at the end of the log.
     """
     starts, ends = history_bounds(data, users, until)
     starts = np.maximum(starts, ends - history_length)
     lengths = ends - starts
-    packed_ends = np.cumsum(lengths)
     gaps, clocks = packed_times(data, users, starts, ends) if times else (None, None)
     events = ranges(starts, lengths)
+    if sets:
+        firsts = firsts_of_each(data, events, lengths)
+        owners = np.repeat(np.arange(len(users)), lengths)[firsts]
+        events, lengths = events[firsts], np.bincount(owners, minlength=len(users))
+    packed_ends = np.cumsum(lengths)
     return PackedHistories(
         rows=torch.from_numpy(data.event_items[events].astype(np.int64)),
         starts=torch.from_numpy(packed_ends - lengths),
@@ -82,7 +89,8 @@ def user_vectors(
 ) -> Tensor:
     """The vectors [U, D] of users with a history before `until`, from item vectors `items` [N, D]."""
     user, kinds = model.config.user, model.kinds is not None
-    histories = histories_of(data, users, until, user.history_length, user.reads_times, kinds)
+    sets = model.reads_sets
+    histories = histories_of(data, users, until, user.history_length, user.reads_times, kinds, sets)
     histories = histories.to(items.device)
     return model.user_vectors(histories, items[histories.rows])
 

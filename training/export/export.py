@@ -136,6 +136,7 @@ def _card(run: Run, data: PreparedData, model: TwoTowers, version: str) -> Model
         history_length=user.history_length,
         reads_times=user.reads_times,
         reads_queries=data.has_queries,
+        reads_sets=model.reads_sets,
         exclude_seen=run.experiment.evaluation.exclude_seen,
         repeats=run.repeats(),
         keeps_html=settings["format"].get("keep_html", True),  # older data was read as it was
