@@ -8,13 +8,14 @@ differences paired by user from the best rule in each half.
 
 `new_over_best_rule` and `again_over_best_rule` are the least of the logs' ratios of the picked towers to the
 best rule, the latter where a third of the targets had been used; `auto_over_best_candidate` is the least
-ratio of the picked candidate to the best one, in either half.
+ratio of the picked candidate to the best one, in either half. The rows of the logs are kept as they end, as
+all of them take half a day; `--resume` measures the others.
 """
 
 import argparse
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from benchmarks.harness import Options, run
+from benchmarks.harness import Options, run_rows
 from benchmarks.repeats import invoices, messy, news
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
@@ -135,21 +136,26 @@ def _half(report: Mapping[str, Any], half: str, others: list[str]) -> dict[str, 
     }
 
 
-def again_and_new(options: Options) -> dict[str, Any]:
-    """The logs that are asked for; a quick run has one epoch each, and no news."""
-    names = options.given.logs or [name for name in LOGS if not (options.quick and name == "globo")]
-    logs = {name: measured(options, name) for name in names}
-    repeated = [one["again"] for one in logs.values() if one["again"]["share"] >= MANY_REPEATS]
-    halves = [one[half] for one in logs.values() for half in HALVES]
+def measure(options: Options, known: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The logs that are asked for and aren't known; a quick run has one epoch each, and no news."""
+    for name in options.given.logs or [name for name in LOGS if not (options.quick and name == "globo")]:
+        if name not in {row["log"] for row in known}:
+            yield {"log": name, **measured(options, name)}
+
+
+def claim(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The least ratios of the logs, and the logs that were not measured."""
+    repeated = [row["again"] for row in rows if row["again"]["share"] >= MANY_REPEATS]
+    halves = [row[half] for row in rows for half in HALVES]
     return {
-        "logs": logs,
-        "new_over_best_rule": min(one["new"]["over_best_rule"] for one in logs.values()),
+        "new_over_best_rule": min(row["new"]["over_best_rule"] for row in rows),
         "again_over_best_rule": min((one["over_best_rule"] for one in repeated), default=None),
         "auto_over_best_candidate": min(half["auto_over_best_candidate"] for half in halves),
+        "not_measured": sorted(LOGS.keys() - {row["log"] for row in rows}),
     }
 
 
 if __name__ == "__main__":
     more = argparse.ArgumentParser(add_help=False)
-    more.add_argument("--logs", nargs="+", choices=LOGS, help="the logs to measure (all, which is kept)")
-    run(again_and_new, more=more, is_whole=lambda options: not options.given.logs)
+    more.add_argument("--logs", nargs="+", choices=LOGS, help="the logs to measure (all)")
+    run_rows(measure, summary=claim, more=more)
