@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tests.contracts.samplers import COUNTS, CPU, context_of, follows, sampler_of
+from tests.contracts.samplers import COUNTS, CPU, DOT, Catalog, context_of, follows, query_of, sampler_of
 from tests.oracles.proposals import Mixture, redistributed
 from turret.training import samplers
 from turret.training.errors import TrainingError
@@ -21,6 +21,7 @@ from turret.training.samplers.adaptive.ngram import (
     NgramTables,
 )
 from turret.training.samplers.core.contract import Draw, DrawContext, Sampler
+from turret.training.samplers.core.settings import BuildContext
 from turret.training.samplers.fixed.alias import log_uniform_weights, unigram_weights
 from turret.training.samplers.fixed.complement import ComplementSampler, UniqueSampler
 from turret.training.samplers.fixed.popularity import ExactHeadSampler, PopularitySampler
@@ -44,14 +45,30 @@ BY_RANK = [2, 8, 11, 1, 4, 5, 6, 7, 0, 9, 3, 10]
         (np.ones(12), [1 / 12] * 12),
         (unigram_weights(COUNTS, 0.75), ((COUNTS + 1.0) ** 0.75 / ((COUNTS + 1.0) ** 0.75).sum()).tolist()),
         (unigram_weights(np.array([1000, 0, 10]), 1.0), [1001 / 1013, 1 / 1013, 11 / 1013]),
+        (unigram_weights(np.array([1000, 0, 10]), 1.0, added=0.0), [1000 / 1010, 0.0, 10 / 1010]),
         (log_uniform_weights(TIED), [log_uniform(BY_RANK.index(row)) for row in range(12)]),
     ],
-    ids=["uniform", "unigram", "without events", "log uniform"],
+    ids=["uniform", "unigram", "without events", "nothing added", "log uniform"],
 )
 def test_proposals_are_those_of_their_formulas(weights: Floats, expected: list[float]) -> None:
     """By (count + 1)^alpha, so that an item without events has a finite correction; and by ranks."""
     q = PopularitySampler(weights, 50, CPU).probability(torch.zeros(1, 4))[0]
     assert q.tolist() == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("exclude_positive", [False, True])
+def test_with_nothing_added_an_item_without_events_is_never_drawn(exclude_positive: bool) -> None:
+    """Nor by Bernoulli draws, which expect as many items as before."""
+    counts = np.where(np.arange(12) % 2, COUNTS, 0)
+    context = BuildContext(Catalog(12, counts), DOT, 0, CPU)
+    settings = samplers.unigram(negatives=2_000, alpha=1.0, added=0.0, exclude_positive=exclude_positive)
+    positives = torch.tensor([3, 5])
+    drawn = settings.build(context).draw(query_of(2), positives, context_of(positives)).ids
+    assert set(drawn.flatten().tolist()) == {1, 3, 5, 7, 9, 11}
+    shares = samplers.bernoulli(negatives=2, alpha=0.5, added=0.0).build(context).probability(query_of(1))[0]
+    assert shares[::2].tolist() == [0.0] * 6
+    roots = counts[1::2] ** 0.5
+    assert shares[1::2].tolist() == pytest.approx((roots / roots.sum()).tolist(), rel=1e-5)
 
 
 def refusals() -> Iterator[tuple[Callable[[], object], str]]:

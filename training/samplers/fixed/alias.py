@@ -3,7 +3,9 @@
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from turret.tower.kernels.compiled import compiled
 from turret.training.errors import TrainingError
@@ -11,14 +13,22 @@ from turret.training.errors import TrainingError
 Weights = NDArray[np.float64]
 
 
-def unigram_weights(counts: NDArray[np.int64], alpha: float) -> Weights:
-    """(count + 1)^alpha of the [N] `counts` (Mikolov et al. 2013 use alpha = 0.75).
+def unigram_weights(counts: NDArray[np.int64], alpha: float, added: float = 1.0) -> Weights:
+    """(count + added)^alpha of the [N] `counts` (Mikolov et al. 2013 use alpha = 0.75).
 
-    One is added to every count, so that an item without a training event can still be drawn, and its
-    correction is finite without a floor under q. Raises TrainingError where no item has a training event.
+    With one added to every count an item without a training event can still be drawn, and its correction is
+    finite without a floor under q; with zero it never is. Raises TrainingError where no item has a training
+    event.
     """
     _check_counts(counts)
-    return np.asarray((counts + 1).astype(np.float64) ** alpha)
+    weights = (counts + added) ** alpha
+    return np.where(counts + added > 0.0, weights, 0.0)
+
+
+def logs(values: Weights) -> Tensor:
+    """The natural logarithms of `values`, float32; -inf for 0."""
+    with np.errstate(divide="ignore"):
+        return torch.from_numpy(np.log(values)).float()
 
 
 def log_uniform_weights(counts: NDArray[np.int64]) -> Weights:
@@ -50,7 +60,7 @@ class AliasTable:
     """
 
     def __init__(self, weights: Floats) -> None:
-        """Build from [N] positive weights, which need not sum to one."""
+        """Build from [N] weights, of which some are positive; they need not sum to one."""
         self.keep = np.empty(len(weights))
         self.other = np.empty(len(weights), dtype=np.int64)
         fill_cells(weights * (len(weights) / weights.sum()), self.keep, self.other)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from turret.training.errors import TrainingError
 from turret.training.samplers.core.contract import CountingSampler, Draw, DrawContext, Sampler, drawn_from
-from turret.training.samplers.fixed.alias import AliasTable, Weights
+from turret.training.samplers.fixed.alias import AliasTable, Weights, logs
 
 Rows = NDArray[np.int64]
 
@@ -20,8 +20,8 @@ class ComplementSampler(Sampler):
     """
 
     def __init__(self, weights: Weights, negatives: int, device: torch.device) -> None:
-        """Take [N] positive weights. Raises TrainingError for a catalog of one item."""
-        check_others(len(weights))
+        """Take [N] weights. Raises TrainingError where fewer than two items have one."""
+        check_others(int(np.count_nonzero(weights)))
         self.negatives = negatives
         self.table = AliasTable(weights)
         share = weights / weights.sum()
@@ -29,8 +29,8 @@ class ComplementSampler(Sampler):
         # first n rows, and the last n.
         self.firsts = np.concatenate([[0.0], np.cumsum(share)])
         self.lasts = np.concatenate([[0.0], np.cumsum(share[::-1])])
-        self.log_q = torch.from_numpy(np.log(share)).float().to(device)
-        self.log_others = torch.from_numpy(np.log(self.firsts[:-1] + self.lasts[-2::-1])).float().to(device)
+        self.log_q = logs(share).to(device)
+        self.log_others = logs(self.firsts[:-1] + self.lasts[-2::-1]).to(device)
 
     def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
         """Draw [B, K] ids, none of which is its example's positive."""
@@ -63,8 +63,8 @@ def check_others(item_count: int) -> None:
     """Raise TrainingError for a catalog in which nothing is left beside the positive."""
     if item_count < 2:
         raise TrainingError(
-            "objective.sampler.exclude_positive: the catalog has one item, so without the positive nothing "
-            "is left to draw; prepare data with more items, or set exclude_positive = false."
+            "objective.sampler.exclude_positive: one item can be drawn, so without the positive nothing is "
+            "left to draw; prepare data with more items, or set exclude_positive = false."
         )
 
 

@@ -18,12 +18,21 @@ from turret.training.samplers.core.settings import (
     Power,
     SamplerSettings,
 )
-from turret.training.samplers.fixed.alias import AliasTable, Weights, log_uniform_weights, unigram_weights
+from turret.training.samplers.fixed.alias import (
+    AliasTable,
+    Weights,
+    log_uniform_weights,
+    logs,
+    unigram_weights,
+)
 from turret.training.samplers.fixed.complement import (
     ComplementSampler,
     SharedComplementSampler,
     UniqueSampler,
 )
+
+Added = Annotated[float, Field(ge=0.0, le=1e6)]
+"""Added to the count of every item. With 0, those without a training event are never drawn."""
 
 
 class PopularitySettings(ExcludingSettings):
@@ -63,13 +72,15 @@ class UniformConfig(PopularitySettings):
 
 
 class UnigramConfig(PopularitySettings):
-    """Items are drawn in proportion to (count + 1)^alpha."""
+    """Items are drawn in proportion to (count + added)^alpha."""
 
     kind: Literal["unigram"] = "unigram"
     alpha: Power = 0.75
+    added: Added = 1.0
 
     def build(self, context: BuildContext) -> Sampler:
-        return self._sampler(unigram_weights(context.statistics.item_counts(), self.alpha), context)
+        counts = context.statistics.item_counts()
+        return self._sampler(unigram_weights(counts, self.alpha, self.added), context)
 
 
 class LogUniformConfig(PopularitySettings):
@@ -128,8 +139,7 @@ class PopularitySampler(FixedCountSampler):
     def __init__(self, weights: Weights, negatives: int, device: torch.device) -> None:
         self.negatives = negatives
         self.table = AliasTable(weights)
-        log_q = torch.from_numpy(np.log(weights / weights.sum())).float()
-        self.log_counts = (log_q + math.log(negatives)).to(device)
+        self.log_counts = (logs(weights / weights.sum()) + math.log(negatives)).to(device)
 
     def drawn(self, random: np.random.Generator) -> NDArray[np.int64]:
         return self.table.draw(self.negatives, random)
@@ -180,7 +190,7 @@ class ExactHeadSampler(FixedCountSampler):
 
 
 class BernoulliConfig(SamplerSettings):
-    """Each item is in the draw or not, on its own; `negatives` are expected, by (count + 1)^alpha."""
+    """Each item is in the draw or not, on its own; `negatives` are expected, by (count + added)^alpha."""
 
     # The number of candidates is random.
     fixed_size: ClassVar[bool] = False
@@ -188,9 +198,10 @@ class BernoulliConfig(SamplerSettings):
     kind: Literal["bernoulli"] = "bernoulli"
     negatives: Negatives = 512
     alpha: Power = 0.75
+    added: Added = 1.0
 
     def build(self, context: BuildContext) -> Sampler:
-        weights = unigram_weights(context.statistics.item_counts(), self.alpha)
+        weights = unigram_weights(context.statistics.item_counts(), self.alpha, self.added)
         return BernoulliSampler(weights, self.negatives, context.device)
 
 
@@ -205,14 +216,14 @@ class BernoulliSampler(FixedCountSampler):
     """
 
     def __init__(self, weights: Weights, negatives: int, device: torch.device) -> None:
-        """Expect `negatives` items, in proportion to [N] positive weights as far as b_i <= 1."""
+        """Expect `negatives` items, in proportion to [N] weights as far as b_i <= 1."""
         chances = inclusion_chances(weights, negatives)
         self.always = np.flatnonzero(chances == 1.0)
         self.sometimes = np.flatnonzero(chances < 1.0)
         rates = -np.log1p(-chances[self.sometimes])
         self.rate = float(rates.sum())
         self.table = AliasTable(rates) if len(rates) else None
-        self.log_counts = torch.from_numpy(np.log(chances)).float().to(device)
+        self.log_counts = logs(chances).to(device)
 
     def drawn(self, random: np.random.Generator) -> NDArray[np.int64]:
         """K different ids; K differs from draw to draw."""
@@ -223,13 +234,13 @@ class BernoulliSampler(FixedCountSampler):
 
 
 def inclusion_chances(weights: Weights, expected: int) -> Weights:
-    """b_i = min(1, c weight_i), with c such that the [N] b_i sum to `expected`, or all of them 1.
+    """b_i = min(1, c weight_i), with c such that the [N] b_i sum to `expected`, or all with a weight are 1.
 
     The heaviest m are certain, and the others share what is left in proportion: m is the least for which
     none of them gets more than 1.
     """
-    if expected >= len(weights):
-        return np.ones(len(weights))
+    if expected >= np.count_nonzero(weights):
+        return (weights > 0.0).astype(np.float64)
     order = np.argsort(-weights, kind="stable")
     falling = weights[order]
     rest = np.cumsum(falling[::-1])[::-1]
