@@ -1,6 +1,13 @@
 """Errors that a user can cause; messages state the problem, the place and a remedy, and no credentials."""
 
+import errno
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from os import PathLike, fspath
+from pathlib import Path
+from reprlib import repr as shortened
+from typing import TypeGuard
 
 # Possessive repeats (`*+`) never try a shorter match, and no two attempts pass over the same characters: the
 # steps of each expression are in proportion to its text.
@@ -57,6 +64,51 @@ class TurretError(Exception):
 
     def __str__(self) -> str:
         return text_without_credentials(super().__str__())
+
+
+def shown(value: object) -> str:
+    """The beginning and the end of what Python shows of a value."""
+    try:
+        return shortened(value)
+    except ValueError:  # Python writes no number of more than 4,300 digits
+        return "a number of thousands of digits"
+
+
+def is_utf8(text: str) -> bool:
+    """Whether it is text in UTF-8, which files and other libraries take; Python reads other bytes, too."""
+    return not re.search("[\0\ud800-\udfff]", text)
+
+
+def is_path(value: object) -> TypeGuard[str | PathLike[str]]:
+    """Whether it is a text or a path, in UTF-8."""
+    text = fspath(value) if isinstance(value, str | PathLike) else None
+    return isinstance(text, str) and is_utf8(text)
+
+
+def path_of(name: str, value: object) -> Path:
+    """The path that the argument `name` is. Raises TurretError for anything else."""
+    if not is_path(value):
+        raise TurretError(f"{name} can't be {shown(value)}: give a path")
+    return Path(value)
+
+
+def system_sentence(error: Exception) -> str | None:
+    """What a refusal of the operating system tells a user; None for another error, and for a closed pipe."""
+    if not isinstance(error, OSError) or not error.strerror or error.errno == errno.EPIPE:
+        return None
+    place = brief(error.filename or "a file", 200)
+    return f"{place}: {error.strerror}; check the path, its permissions and the space"
+
+
+@contextmanager
+def system_errors_told() -> Iterator[None]:
+    """Raise TurretError for refusals of the operating system: of a path, a permission, a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if (sentence := system_sentence(error)) is None:
+            raise
+        raise TurretError(sentence) from error
 
 
 class MissingExtraError(TurretError, ImportError):

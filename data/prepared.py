@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turret.data.configuration import DisplaySettings
-from turret.data.errors import DataError
+from turret.data.errors import DataError, path_of, system_errors_told
 from turret.data.features import QUERY, Features, VectorRows, text_of
 from turret.data.files import open_array
 from turret.data.kinds import read_kinds, target_codes
@@ -136,7 +136,11 @@ class PreparedData:
     @classmethod
     def open(cls, folder: Path) -> "PreparedData":
         """Open a prepared folder. Raises DataError when it is not one, or files lack or have other sizes."""
-        folder = Path(folder)
+        with system_errors_told():
+            return cls._open(path_of("folder", folder))
+
+    @classmethod
+    def _open(cls, folder: Path) -> "PreparedData":
         manifest = Manifest.load(folder)
         for name, expected in manifest.files.items():
             path = folder / name

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from turret.data.kinds import Seen, left_out_for, read_kinds
 from turret.data.prepared import PreparedData
-from turret.training.batches.spans import SETS
+from turret.tower.towers.user import SETS
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.errors import TrainingError
 

@@ -6,14 +6,15 @@ from inspect import signature
 from numbers import Real
 from operator import index
 from os import PathLike
-from reprlib import repr as shortened
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from turret.data.errors import TurretError
+from turret.data.errors import TurretError, is_path, shown, system_errors_told
+from turret.data.stores import is_url
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -27,13 +28,20 @@ def _is_whole(value: Any) -> bool:
     return hasattr(value, "__index__") and not isinstance(value, bool) and np.ndim(value) == 0
 
 
+def _is_number(value: Any) -> bool:
+    try:
+        return isinstance(value, Real) and not isinstance(value, bool) and isinstance(float(value), float)
+    except OverflowError:
+        return False
+
+
 # The types of parameters whose arguments are checked, in words.
 _TYPES: dict[Any, tuple[str, Callable[[Any], bool]]] = {
     bool: ("true or false", lambda value: isinstance(value, bool | np.bool_)),
     int: ("a whole number", _is_whole),
-    float: ("a number", lambda value: isinstance(value, Real) and not isinstance(value, bool)),
+    float: ("a number", _is_number),
     str: ("a text", lambda value: isinstance(value, str)),
-    PathLike: ("a path", lambda value: isinstance(value, PathLike)),
+    PathLike: ("a path", is_path),
     Mapping: (
         "a dictionary whose keys are texts",
         lambda value: isinstance(value, Mapping) and all(isinstance(key, str) for key in value),
@@ -48,8 +56,9 @@ _TYPES: dict[Any, tuple[str, Callable[[Any], bool]]] = {
 def checked(call: Callable[_P, _R]) -> Callable[_P, _R]:
     """Check the arguments of a public call by the types of its parameters, and raise TurretError.
 
-    Of a parameter with a type that is none of `_TYPES`, such as a table, the call checks them itself. Whole
-    numbers of NumPy become those of Python, which other libraries take.
+    It is raised for refusals of the operating system during the call, too. Of a parameter with a type that is
+    neither a class nor one of `_TYPES`, such as a table, the call checks them itself. Whole numbers of NumPy
+    become those of Python, which other libraries take.
     """
     parameters, kinds = signature(call), cache(lambda: _checkable(call))
 
@@ -60,10 +69,13 @@ def checked(call: Callable[_P, _R]) -> Callable[_P, _R]:
             value, wanted = bound.arguments[name], kinds()[name]
             if not any(_fits(value, kind) for kind in wanted):
                 words = " or ".join(dict.fromkeys(map(_words, wanted)))
-                raise TurretError(f"{name} can't be {shortened(value)}: give {words}")
+                raise TurretError(f"{name} can't be {shown(value)}: give {words}")
             if int in wanted and _is_whole(value):
                 bound.arguments[name] = index(value)
-        return call(*bound.args, **bound.kwargs)
+            elif Sequence[int] in wanted and _is_list(value):
+                bound.arguments[name] = [index(one) for one in value]
+        with system_errors_told():
+            return call(*bound.args, **bound.kwargs)
 
     return checking
 
@@ -74,17 +86,27 @@ def _checkable(call: Callable[..., Any]) -> dict[str, tuple[Any, ...]]:
     kinds = {
         name: get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,) for name, hint in hints
     }
+    for name, those in kinds.items():
+        if any(get_origin(kind) is PathLike for kind in those):  # of texts those that are paths
+            kinds[name] = tuple(kind for kind in those if kind is not str)
     return {
         name: those
         for name, those in kinds.items()
-        if all((get_origin(kind) or kind) in {Literal, *_TYPES} for kind in those)
+        if all((get_origin(kind) or kind) in {Literal, *_TYPES} or _is_class(kind) for kind in those)
     }
+
+
+def _is_class(kind: Any) -> bool:
+    """Whether arguments are instances of `kind` or not; protocols are checked where they are used."""
+    return isinstance(kind, type) and not getattr(kind, "_is_protocol", False)
 
 
 def _fits(value: Any, kind: Any) -> bool:
     origin, inner = get_origin(kind) or kind, get_args(kind)
     if origin is Literal:
         return isinstance(value, str) and value in inner
+    if origin not in _TYPES:
+        return isinstance(value, origin)
     is_of_values = origin is Sequence and inner[0] in _TYPES
     return _TYPES[origin][1](value) and (not is_of_values or all(_fits(one, inner[0]) for one in value))
 
@@ -93,8 +115,17 @@ def _words(kind: Any) -> str:
     origin, inner = get_origin(kind) or kind, get_args(kind)
     if origin is Literal:
         return " or ".join(map(repr, inner))
+    if origin not in _TYPES:
+        return f"one of the class {origin.__name__}"
     words = _TYPES[origin][0]
     return f"{words} of {_TYPES[inner[0]][0][2:]}s" if origin is Sequence and inner[0] in _TYPES else words
+
+
+def local_folder(name: str, folder: str | PathLike[str], reason: str, hint: str = "") -> Path:
+    """The folder that the argument `name` is. Raises TurretError for an address of an object store."""
+    if isinstance(folder, str) and is_url(folder):
+        raise TurretError(f"{name} = {folder!r} is in an object store, and {reason}; give one{hint}")
+    return Path(folder)
 
 
 def as_vectors(name: str, values: ArrayLike) -> NDArray[np.float32]:

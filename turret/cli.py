@@ -1,7 +1,5 @@
 """The command line. Each subcommand imports its package only when it runs."""
 
-import errno
-import re
 import signal
 import sys
 from pathlib import Path
@@ -15,7 +13,7 @@ from typer.core import TyperGroup
 import turret
 from turret.activation.cli import app as activation_app
 from turret.data.cli import app as data_app
-from turret.data.errors import TurretError
+from turret.data.errors import TurretError, is_utf8, system_sentence
 from turret.data.extras import install_hint
 from turret.data.progress import print_lines
 from turret.history.cli import app as history_app
@@ -35,7 +33,7 @@ class ErrorHandlingGroup(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Refuse arguments that are no text, which neither files nor other libraries take."""
         for argument in args:
-            if re.search("[\0\ud800-\udfff]", argument):  # Python reads other bytes than UTF-8 as surrogates
+            if not is_utf8(argument):
                 _end(
                     f"{shortened(argument)} is not text in UTF-8; write it without these bytes, or rename "
                     "the file",
@@ -62,9 +60,8 @@ class ErrorHandlingGroup(TyperGroup):
         except Exception as error:
             if stopped:  # torch turns an interrupt during its import into other errors
                 _end("stopped", 130)
-            if isinstance(error, OSError) and error.strerror and error.errno != errno.EPIPE:
-                place = error.filename or "a file"
-                _end(f"{place}: {error.strerror}; check the path, its permissions and the space", 1)
+            if sentence := system_sentence(error):
+                _end(sentence, 1)
             if isinstance(error, ModuleNotFoundError) and (hint := install_hint(error)):
                 _end(hint, 1)
             raise

@@ -43,24 +43,29 @@ def evaluate(
             a row is outside of the catalog, or k below 1.
     """
     user_vectors, item_vectors = as_vectors("users", users), as_vectors("items", items)
-    _check(user_vectors, item_vectors, targets, seen)
+    if user_vectors.shape[1] != item_vectors.shape[1] or not len(user_vectors):
+        raise TurretError(
+            f"users {user_vectors.shape} and items {item_vectors.shape} don't fit; give [U, D] and [N, D]"
+        )
+    wanted = _rows("targets", targets, len(user_vectors), len(item_vectors))
+    used = None if seen is None else _rows("seen", seen, len(user_vectors), len(item_vectors))
+    if (empty := next((user for user, rows in enumerate(wanted) if not len(rows)), None)) is not None:
+        raise TurretError(f"targets[{empty}] is empty; leave out users without a target")
     if not len(k) or not 1 <= min(k) <= max(k) < 2**31:
         raise TurretError(f"k is {k}; give whole numbers of at least 1")
-    lengths = [len(set(rows)) for rows in targets]
+    lengths = [len(rows) for rows in wanted]
     relevant = Relevant(
-        np.arange(len(user_vectors)),
-        np.concatenate([np.unique(np.asarray(rows, dtype=np.int64)) for rows in targets]),
-        np.concatenate([[0], np.cumsum(lengths)]),
+        np.arange(len(user_vectors)), np.concatenate(wanted), np.concatenate([[0], np.cumsum(lengths)])
     )
     ranked: Iterator[dict[Slot, NDArray[np.int64]]] = (
-        {"all": rows} for rows in _rank(user_vectors, item_vectors, seen, max(k))
+        {"all": rows} for rows in _rank(user_vectors, item_vectors, used, max(k))
     )
     (values,), coverage = measure(ranked, [("all", relevant)], k, len(item_vectors), "ranking")
     return {**coverage, **summarise(values)}
 
 
 def _rank(
-    users: NDArray[np.float32], items: NDArray[np.float32], seen: ItemRows | None, k: int
+    users: NDArray[np.float32], items: NDArray[np.float32], seen: list[NDArray[np.int64]] | None, k: int
 ) -> Iterator[NDArray[np.int64]]:
     """The k best rows of each user, in blocks of users."""
     for first in range(0, len(users), USERS_A_BLOCK):
@@ -73,28 +78,22 @@ def _rank(
                 f"users[{user}] has scores beyond float32, which would all tie; divide users or items by a "
                 "constant, which changes no ranking"
             )
-        for index, rows in enumerate(seen[first : first + len(scores)] if seen else ()):
-            scores[index, list(rows)] = -np.inf
+        for number, rows in enumerate(seen[first : first + len(scores)] if seen else ()):
+            scores[number, rows] = -np.inf
         yield top_rows(torch.from_numpy(scores), k).numpy()
 
 
-def _check(
-    users: NDArray[np.float32], items: NDArray[np.float32], targets: ItemRows, seen: ItemRows | None
-) -> None:
-    if users.shape[1] != items.shape[1] or not len(users):
-        raise TurretError(f"users {users.shape} and items {items.shape} don't fit; give [U, D] and [N, D]")
-    for name, lists in (("targets", targets), ("seen", seen)):
-        if lists is None:
-            continue
-        if len(lists) != len(users):
-            raise TurretError(f"{name} has {len(lists)} lists for {len(users)} users; give one a user")
-        for user, rows in enumerate(lists):
-            if not np.iterable(rows) or not all(
-                isinstance(row, int | np.integer) and not isinstance(row, bool) and 0 <= row < len(items)
-                for row in rows
-            ):
-                raise TurretError(
-                    f"{name}[{user}] needs rows of items: whole numbers from 0 to {len(items) - 1}"
-                )
-            if name == "targets" and not len(rows):
-                raise TurretError(f"targets[{user}] is empty; leave out users without a target")
+def _rows(name: str, lists: ItemRows, users: int, items: int) -> list[NDArray[np.int64]]:
+    """The different rows of each user. Raises TurretError for other lists than one a user, of item rows."""
+    given = list(lists)
+    if len(given) != users:
+        raise TurretError(f"{name} has {len(given)} lists for {users} users; give one a user")
+    found = []
+    for user, rows in enumerate(given):
+        own = list(rows) if np.iterable(rows) else [None]
+        if not all(isinstance(row, int | np.integer) and not isinstance(row, bool) for row in own) or not all(
+            0 <= row < items for row in own
+        ):
+            raise TurretError(f"{name}[{user}] needs rows of items: whole numbers from 0 to {items - 1}")
+        found.append(np.unique(np.array(own, dtype=np.int64)))
+    return found

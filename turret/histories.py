@@ -4,10 +4,10 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from os import PathLike
 from pathlib import Path
 
 from turret.arguments import checked
+from turret.data.errors import DataError, is_path
 from turret.data.manifest import MANIFEST
 from turret.data.prepared import PreparedData
 from turret.history.loading import LoadReport, prepared_log
@@ -48,12 +48,14 @@ def load_histories(
         ServiceError: the store can't be used.
     """
     where = read_settings(store=store)
+    if not isinstance(events, PreparedData) and is_path(events) and (Path(events) / MANIFEST).is_file():
+        events = PreparedData.open(Path(events))
+    if isinstance(events, PreparedData) and (user or item or time or settings):
+        raise DataError("prepared data has its columns: leave out user, item, time and settings")
 
     def load() -> LoadReport:
         if isinstance(events, PreparedData):
             return load_events(events, where)
-        if isinstance(events, str | PathLike) and (Path(events) / MANIFEST).is_file():
-            return load_events(PreparedData.open(Path(events)), where)
         given = log_settings(user, item, time, settings)
         with table_paths(events) as (source, _), prepared_log(source, given, _LOG.info) as prepared:
             return load_events(prepared, where)

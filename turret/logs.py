@@ -7,9 +7,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from turret.arguments import checked
+from turret.arguments import checked, local_folder
 from turret.data.configuration import load_configuration
-from turret.data.errors import DataError, MissingExtraError, SourceError
+from turret.data.errors import DataError, MissingExtraError, SourceError, path_of
 from turret.data.events.dropped_rows import headline_of
 from turret.data.extras import EXTRA_OF, install_command
 from turret.data.files import scratch_folder
@@ -124,12 +124,8 @@ def log_settings(user: str | None, item: str | None, time: str | None, others: S
 
 
 def _local(folder: StrPath) -> Path:
-    if isinstance(folder, str) and is_url(folder):
-        raise DataError(
-            f"folder = {folder!r} is in an object store, and prepared data is opened from a local folder; "
-            "give one, or use the command `turret data prepare ... --to URL`"
-        )
-    return Path(folder)
+    hint = ", or use the command `turret data prepare ... --to URL`"
+    return local_folder("folder", folder, "prepared data is opened from a local folder", hint)
 
 
 def _opened(folder: Path, sentences: Iterable[str]) -> PreparedData:
@@ -153,7 +149,7 @@ def table_paths(events: Table, **others: Table | None) -> Iterator[tuple[Place, 
 
 def _path(name: str, table: Table, work: Path) -> Place:
     if isinstance(table, str | PathLike):
-        return table if isinstance(table, str) and is_url(table) else Path(table)
+        return table if isinstance(table, str) and is_url(table) else path_of(name, table)
     if not isinstance(table, Frame):
         raise SourceError(
             f"{name} can't be read from a {type(table).__name__}; give a path, or a table that has "
@@ -169,8 +165,11 @@ def _path(name: str, table: Table, work: Path) -> Place:
             f"{name} can't be read from a {type(table).__name__} without pyarrow; "
             f"run: {install_command(EXTRA_OF['pyarrow'])}"
         ) from error
-    # Of Polars, and those of PyArrow: columns of one name, of values of several types, of empty records.
-    except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
+    except OSError:
+        raise
+    # Of the library of the table, and of Polars, which may panic: columns of one name, of values of several
+    # types, of whole numbers of any size, of types that it doesn't have.
+    except (Exception, pl.exceptions.PanicException) as error:
         reason = str(error).strip().split("\n")[0]
         raise SourceError(
             f"{name} can't be read from this {type(table).__name__}: {reason}; give each column a name of "

@@ -10,13 +10,14 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from turret.arguments import checked
+from turret.data.errors import shown
 from turret.data.features import QUERY
 from turret.data.kinds import Seen
 from turret.data.moments import FORMS, parse_moment
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.golden import load as load_bundle
 from turret.tower.catalog.filters import compile_filter
-from turret.tower.errors import BundleError
+from turret.tower.errors import BundleError, EncodingError
 from turret.tower.format.listing import bundle_folder
 from turret.tower.kinds import CountedKinds, ReadHistory, read_history, refusal_of
 from turret.tower.repeats import Events, Slot
@@ -25,6 +26,7 @@ from turret.tower.times import Times
 
 Id = int | str
 Moment = str | float | datetime
+_BITS, _LONGEST_TIME = 1_000, 100  # of a whole number that is an id or a time; characters
 
 
 class Recommendation(NamedTuple):
@@ -90,13 +92,23 @@ class Model:
                 or not in order, the bundle doesn't have a kind, or `among` has no items, as all used ones
                 are left out.
         """
-        seen = exclude_seen if isinstance(exclude_seen, bool | None) else tuple(exclude_seen)
+        if self.bundle.manifest.reads_queries and (history := list(history)):
+            raise BundleError(f"version {self.version} answers queries, and reads no history: call search")
+        if isinstance(exclude_seen, bool | np.bool_ | None):
+            seen: Seen = None if exclude_seen is None else bool(exclude_seen)
+        else:
+            seen = tuple(exclude_seen)
         if refusal := refusal_of(among, self.bundle.manifest, seen):
             raise ValueError(f"among = {among!r}: {refusal}")
         if k < 1:
             raise ValueError(f"k = {k}: it must be at least 1")
+        try:
+            self.bundle.encoder.check([features or {}])
+        except EncodingError as error:
+            message = f"{error.field} = {shown(error.value)}: {error}"
+            raise EncodingError(error.position, error.field, error.value, message) from None
         rows, times, codes, left_out, _ = self._read(list(history), seen, at)
-        given, _ = self.bundle.vocabulary.known_rows(list(exclude))
+        given, _ = self.bundle.vocabulary.known_rows(_ids("exclude", exclude))
         uses = Events.of_one(rows, times, codes, self.bundle.manifest.merging)
         excluded, only = uses.rows_of(among, np.concatenate([given, left_out]))
         allowed = None if filter is None else compile_filter(filter, self.bundle.catalog).allowed()
@@ -141,9 +153,9 @@ class Model:
     @checked
     def similar(self, item: Id, k: int = 10) -> list[Recommendation]:
         """Return the k items nearest to an item, best first. Raises BundleError for an unknown item."""
-        row = self.bundle.vocabulary.row(item)
-        if row is None:
-            raise BundleError(f"version {self.version} has no item {item!r}")
+        (own,) = _ids("item", [item])
+        if (row := self.bundle.vocabulary.row(own)) is None:
+            raise BundleError(f"version {self.version} has no item {shown(item)}")
         ranking = self._retriever.similar(row, k)
         return self._items(ranking.rows, ranking.scores, "towers")
 
@@ -164,13 +176,15 @@ class Model:
                 raise ValueError(f"{dict(one)} is no event; give an id, or {form}")
         kinds = [one.get("kind") for one in events]
         named = [*kinds, *(seen if isinstance(seen, tuple) else ())]
-        unknown = [kind for kind in named if kind is not None and kind not in manifest.kinds]
+        unknown = [
+            kind
+            for kind in named
+            if kind is not None and (not isinstance(kind, str) or kind not in manifest.kinds)
+        ]
         if manifest.kinds and unknown:
             known = ", ".join(manifest.kinds)
-            raise ValueError(
-                f"version {self.version} has no kind {min(map(str, unknown))!r}; give one of {known}"
-            )
-        counted, items = CountedKinds(manifest, seen), [one["item"] for one in events]
+            raise ValueError(f"version {self.version} has no kind {shown(unknown[0])}; give one of {known}")
+        counted, items = CountedKinds(manifest, seen), _ids("history", (one["item"] for one in events))
         times = _times([one.get("time") for one in events], at)
         return read_history(self.bundle.vocabulary, counted, items, kinds, times)
 
@@ -184,20 +198,35 @@ class Model:
         ]
 
 
+def _ids(name: str, given: Iterable[Any]) -> list[Id]:
+    """The ids of an argument. Raises ValueError for what can be none: a list, true, or a huge number."""
+    ids = list(given)
+    for one in ids:
+        is_huge = isinstance(one, int) and one.bit_length() > _BITS
+        if isinstance(one, bool | np.bool_) or is_huge or (np.iterable(one) and not isinstance(one, str)):
+            raise ValueError(f"{name} has {shown(one)}, which is no id; give whole numbers or texts")
+    return ids
+
+
 def _times(given: Sequence[Moment | None], at: Moment | None) -> Times | None:
     """The times of events, if they have some. Raises ValueError unless all have one, oldest first."""
     if all(time is None for time in given):
         return None
     times = [*given, at] if at is not None else given
-    found = [None if time is None else parse_moment(str(time)) for time in times]
+    found = [None if time is None or _is_far(time) else parse_moment(str(time)) for time in times]
     for time, milliseconds in zip(times, found, strict=True):
         if milliseconds is None:
-            raise ValueError(f"time = {time!r}: {FORMS}, for all events or none")
+            raise ValueError(f"time = {shown(time)}: {FORMS}, for all events or none")
     seconds = np.array(found, dtype=np.float64) / 1_000
     seconds = seconds if at is not None else np.append(seconds, max(seconds[-1], now()))
     if (np.diff(seconds) < 0).any():
         raise ValueError("the times of the history are not in order, or `at` is before the newest of them")
     return Times(seconds[:-1], float(seconds[-1]))
+
+
+def _is_far(time: object) -> bool:
+    """Whether a number is too large for a time, and a text too long: Python has a limit of digits."""
+    return time.bit_length() > _BITS if isinstance(time, int) else len(str(time)) > _LONGEST_TIME
 
 
 @checked

@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from turret.arguments import checked
+from turret.arguments import checked, local_folder
 from turret.data.prepared import PreparedData
 from turret.training.begin import begin_run
 from turret.training.evaluation.evaluation import EvaluatedPart
@@ -68,7 +68,8 @@ class TrainedRun:
             TrainingError: the objective ranks by something other than an inner product.
             TowerError: the version exists, or the exported tower answers otherwise than the trained one.
         """
-        return export(self.run, self.data, Path(bundles), version)
+        folder = local_folder("bundles", bundles, "a bundle is published in a local folder")
+        return export(self.run, self.data, folder, version)
 
 
 @checked
@@ -104,7 +105,7 @@ def train(
         ConfigurationError: a setting does not exist, does not fit, or contradicts another.
     """
     run, prepared = begin_run(
-        Path(folder),
+        local_folder("folder", folder, "a run is written to a local folder"),
         data if isinstance(data, PreparedData) else Path(data),
         None if experiment is None else str(experiment),
         settings or {},

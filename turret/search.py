@@ -34,7 +34,7 @@ class VectorIndex:
         allowed, the result has as many columns as rows are allowed. Raises TurretError for k < 1, queries of
         another shape, and vectors that are not finite.
         """
-        vectors, width = as_vectors("queries", queries), self.index.vectors().shape[1]
+        vectors, width = _within("queries", queries), self.index.vectors().shape[1]
         if vectors.shape[1] != width or k < 1:
             raise TurretError(
                 f"queries {vectors.shape} and k = {k} don't fit; give [B, {width}] and k of at least 1"
@@ -58,7 +58,7 @@ def choose_index(
     Raises:
         TurretError: shapes don't fit, a vector is not finite, or `kind` is unknown or misses the recall.
     """
-    items, users = as_vectors("vectors", vectors), as_vectors("queries", queries)
+    items, users = _within("vectors", vectors), _within("queries", queries)
     if items.shape[1] != users.shape[1]:
         raise TurretError(
             f"vectors {items.shape} and queries {users.shape} don't fit; give [N, D] and [Q, D] of one D"
@@ -68,3 +68,15 @@ def choose_index(
     chosen = choose(items, users, ScoringConfig(kind="dot", temperature=1.0), IndexRequest(kind, recall))
     lowest = min((measured.recall for measured in chosen.recall), default=1.0)
     return VectorIndex(chosen.made.settings.kind, lowest, chosen.choice.words, chosen.made)
+
+
+def _within(name: str, values: ArrayLike) -> NDArray[np.float32]:
+    """As `as_vectors`, for vectors whose inner products are finite in float32, whatever the other is."""
+    vectors = as_vectors(name, values)
+    largest = float(np.sqrt(np.finfo(np.float32).max / max(1, vectors.shape[1])))
+    if vectors.size and np.abs(vectors).max() > largest:
+        raise TurretError(
+            f"{name} has numbers beyond {largest:.0e}, whose inner products exceed float32; divide vectors "
+            "and queries by a constant, which changes no ranking"
+        )
+    return vectors

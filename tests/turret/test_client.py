@@ -259,6 +259,7 @@ def test_events_are_sent_in_calls_that_can_be_repeated(monkeypatch: pytest.Monke
         ((200, [1]), "answers, but not as Turret does"),
         (httpx2.ConnectError("Connection refused"), "no service answers there (Connection refused)"),
         (httpx2.ReadTimeout(""), "/v1/recommend: no answer within 30 s"),
+        (httpx2.DecodingError("not gzip"), "no service answers there (not gzip)"),
     ],
 )
 def test_what_is_no_answer_of_turret_is_said(
@@ -293,6 +294,60 @@ def test_a_value_that_json_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> No
         client.recommend(min_score=float("nan"))
     with pytest.raises(ClientError, match=r"POST /v1/events: .* is no JSON value"):
         client.store_events([{"user_id": "me", "item_id": object()}])  # type: ignore[typeddict-item]
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda client: client.store_events({"item_id": "a"}), r"events can't be .*: give a list"),
+        (lambda client: client.store_events(["abc"]), "events can't have 'abc': give dictionaries"),
+        (lambda client: client.recommend_batch(None), "requests can't be None"),
+        (lambda client: client.change_items([None]), "changes can't have None"),
+        (lambda client: client.find_items(ids="abc"), "ids can't be 'abc'"),
+        (lambda client: client.forget_user(None), "user_id can't be None"),
+        (lambda client: client.item(""), "item_id can't be ''"),
+        (lambda client: client.item("x" * 513), "1 to 512 characters"),
+        (lambda client: client.user("\ud800"), "user_id can't be"),
+        (lambda client: client.user(10**5_000), "64-bit integer"),
+        (lambda client: client.find_items("\ud800"), "can't be sent"),
+        (lambda client: client.find_items("x" * 10**6), "can't be sent"),
+    ],
+)
+def test_arguments_that_no_call_can_have_are_named(
+    monkeypatch: pytest.MonkeyPatch, call: Callable[[Any], object], sentence: str
+) -> None:
+    """Nothing is sent."""
+    script = Script(monkeypatch)
+    with pytest.raises(ClientError, match=sentence):
+        call(script.client())
+    assert not script.sent
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"url": None},
+        {"key": 5},
+        {"timeout": None},
+        {"timeout": float("nan")},
+        {"retries": "5"},
+        {"retries": -1},
+    ],
+)
+def test_settings_of_a_client_are_checked_when_it_is_made(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ClientError, match=r"is not the address|is no key|can't be"):
+        Client(**{"url": URL} | wrong)
+
+
+def test_ids_that_clients_take_for_folders_and_a_closed_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script(monkeypatch, (404, {}))
+    with pytest.raises(AnswerError):
+        script.client().forget_user("..")
+    assert script.sent[0].url.raw_path == b"/v1/users/%2E%2E"
+    client = Client(URL)
+    client.close()
+    with pytest.raises(ClientError, match="this client is closed"):
+        client.ready()
 
 
 def test_a_service_on_this_machine_is_reached_without_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from tests.support.places import ROOT, python_blocks
 from tests.support.tools import require
 from tests.support.trained import trained_shop
 from tests.turret.conftest import stored
+from turret.data.prepared import PreparedData
 from turret.model import Model
 from turret.tower.retrieval import Retriever
 
@@ -114,10 +115,24 @@ def test_a_model_refuses_what_it_does_not_know(model: Model) -> None:
         ({"k": 2.5}, turret.TurretError, "k can't be 2.5: give a whole number"),
         ({"history": "1"}, turret.TurretError, "history can't be '1': give a list"),
         ({"exclude": "1"}, turret.TurretError, "exclude can't be '1': give a list"),
+        ({"history": [[1]]}, ValueError, r"history has \[1\], which is no id"),
+        ({"history": [{"item": [7]}]}, ValueError, "which is no id"),
+        ({"history": np.ones((2, 2))}, ValueError, "which is no id"),
+        ({"history": [True]}, ValueError, "history has True, which is no id"),
+        ({"exclude": [{"item": 7}]}, ValueError, "exclude has .* which is no id"),
+        ({"exclude": [10**5_000]}, ValueError, "exclude has .* which is no id"),
+        ({"history": [{"item": 7, "time": "1" * 5_000}]}, ValueError, "time = "),
+        ({"history": [{"item": 7, "time": 10**5_000}]}, ValueError, "time = "),
+        ({"features": {"contry": "Poland"}}, turret.TurretError, r"features\.contry = 'Poland': this model"),
     ):
         given: dict[str, Any] = {"history": [], **wrong}
         with pytest.raises(error, match=message):
             model.recommend(**given)
+    ids = model.bundle.vocabulary.ids(range(2))
+    assert len(model.recommend(ids, exclude_seen=np.bool_(True), k=np.int64(3))) == 3  # type: ignore[arg-type]
+    for item in (10**5_000, [1]):
+        with pytest.raises((turret.TurretError, ValueError)):
+            model.similar(item)  # type: ignore[arg-type]
 
 
 def test_evaluation_of_vectors_is_that_of_a_slow_ranking() -> None:
@@ -133,6 +148,11 @@ def test_evaluation_of_vectors_is_that_of_a_slow_ranking() -> None:
         ranked = ranking([float(item @ user) for item in items], set(used))
         for name, values in expected.items():
             values.append(metric(name, ranked, set(wanted)))
+    sets = [set(rows) for rows in targets]
+    given: Any = {"seen": [iter(rows) for rows in seen], "k": torch.tensor([5])}
+    assert turret.evaluate(users, items, sets, **given) == report  # type: ignore[arg-type]
+    arrays = np.array([[row] * 5 for row in range(30)] * 2)[:40]
+    assert turret.evaluate(users, items, targets, seen=arrays, k=[5]) != report  # type: ignore[arg-type]
     for name, values in expected.items():
         of_users = report[name]
         assert isinstance(of_users, dict)
@@ -164,6 +184,8 @@ def test_evaluation_of_vectors_is_that_of_a_slow_ranking() -> None:
         ({"targets": [[0], [], [1]]}, "is empty"),
         ({"targets": [[0], [3], [1]]}, "whole numbers from 0 to 2"),
         ({"targets": [["i0"], ["i1"], ["i2"]]}, "whole numbers from 0 to 2"),
+        ({"targets": pl.DataFrame({"a": [1] * 3})}, "1 lists for 3 users"),
+        ({"seen": [{b"a"}] * 3}, "whole numbers from 0 to 2"),
         ({"items": [["a", "b"]]}, "items has to hold numbers"),
         ({"items": np.ones((3, 3, 3))}, "items has the shape"),
     ],
@@ -197,6 +219,13 @@ def test_an_index_is_chosen_for_vectors_of_any_model() -> None:
     for wrong in (np.arange(500), ["yes"] * 500, [[True], [True, False]]):
         with pytest.raises(turret.TurretError, match="allowed has"):
             index.search(vectors, 4, wrong)
+    for huge in (vectors[:50] * 1e19, np.full(8, 3e38)):
+        with pytest.raises(turret.TurretError, match="divide vectors and queries by a constant"):
+            index.search(huge, 5)
+        with pytest.raises(turret.TurretError, match="divide vectors and queries by a constant"):
+            turret.choose_index(huge, vectors)
+    with pytest.raises(turret.TurretError, match=r"recall can't be 10000.*: give a number"):
+        turret.choose_index(vectors, vectors, recall=10**400)
     with pytest.raises(turret.TurretError, match=r"^--kind tree: "):
         turret.choose_index(vectors, vectors[:50], kind="tree")
 
@@ -337,6 +366,13 @@ def test_a_store_is_filled_where_an_event_loop_runs(tmp_path: Path) -> None:
     assert asyncio.run(cell()) == 84
 
 
+class Unexportable:
+    """A table whose library refuses its values."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        raise OverflowError("too large")
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -348,6 +384,21 @@ def test_a_store_is_filled_where_an_event_loop_runs(tmp_path: Path) -> None:
         (lambda path: turret.open_run(path), "there is no run here"),
         (lambda path: turret.load(path), "there is no bundle"),
         (lambda path: turret.append([1], path), "events can't be read from a list"),  # type: ignore[arg-type]
+        (lambda path: turret.train(EVENTS, path / "run"), "data can't be .*: give one of the class Prep"),  # type: ignore[arg-type]
+        (lambda path: turret.train("x" * 5_000, path / "run"), "File name too long; check the path"),
+        (lambda path: turret.train(path, "s3://a/b"), "folder = 's3://a/b' is in an object store"),
+        (lambda path: turret.load("x" * 5_000), r"x\.\.\.: File name too long; check the path"),
+        (lambda path: turret.load("a\0b"), "bundle can't be .*: give a path"),
+        (lambda path: turret.open_run(ROOT / "README.md"), r"README\.md/run\.json: Not a directory"),
+        (lambda path: turret.prepare(EVENTS.write_csv(), path / "new"), "File name too long"),
+        (lambda path: turret.prepare(EVENTS, "\ud800"), "folder can't be .*: give a path"),
+        (lambda path: turret.append("\ud800", path), "events can't be .*: give a path"),
+        (lambda path: PreparedData.open(path / ("x" * 300)), "File name too long"),
+        (lambda path: PreparedData.open(None), "folder can't be None: give a path"),  # type: ignore[arg-type]
+        (
+            lambda path: turret.prepare(Unexportable(), path / "new"),
+            "this Unexportable: too large; give",
+        ),
         (lambda path: turret.load_histories(EVENTS, "memory://"), "--store"),
         (lambda path: turret.load_histories(None, "memory://"), "events can't be read from a NoneType"),  # type: ignore[arg-type]
         (lambda path: turret.load_histories(path / "none.csv", "redis:///x"), "none.csv"),

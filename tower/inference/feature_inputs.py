@@ -89,10 +89,10 @@ class FeatureInputs:
         given = self.from_columns(given)
         for name in given:
             if name not in self._names:
-                message = f"the model that is live reads no {self._of} features; leave this out"
+                message = f"this model reads no {self._of} features; leave this out"
                 if self._names:
                     known = ", ".join(sorted(self._names))
-                    message = f"the model that is live doesn't read this; it reads {known}"
+                    message = f"this model doesn't read this; it reads {known}"
                 if self._parts_of_date(name):
                     message = "this is a date; write it like 2024-05-01, or null where it is unknown"
                 raise EncodingError(position, f"features.{name}", given[name], message)

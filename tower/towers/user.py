@@ -23,6 +23,8 @@ Context = Literal["causal_window", "causal_segment", "leave_one_out", "full_set"
 """The events of a user that a tower reads to predict one of them: a window of those before it; the same from
 a start that many examples share, so that one pass serves them all; all others, as a set; the whole set; or
 none, for queries."""
+# Those in which a history is a set, whose first event is a target like any other.
+SETS = ("leave_one_out", "full_set")
 
 
 class UserTowerSettings(Settings):

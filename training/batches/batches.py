@@ -14,9 +14,9 @@ from torch import Tensor
 from turret.data.prepared import Negatives, PreparedData
 from turret.data.ranges import ranges
 from turret.tower.layers.packed import PackedHistories
-from turret.tower.towers.user import Context
+from turret.tower.towers.user import SETS, Context
 from turret.training.batches.event_times import Positions, first_events, packed_times
-from turret.training.batches.spans import SETS, Spans, cut_spans
+from turret.training.batches.spans import Spans, cut_spans
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.errors import TrainingError
 from turret.training.used_items import Targets

@@ -5,11 +5,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from turret.data.ranges import ranges
-from turret.tower.towers.user import Context
+from turret.tower.towers.user import SETS, Context
 from turret.training.batches.event_times import Positions
-
-# Contexts in which a history is a set, whose first event is a target like any other.
-SETS = ("leave_one_out", "full_set")
 
 
 @dataclass(frozen=True)

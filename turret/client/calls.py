@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from turret.client import answers, version_answers
 from turret.client.answers import Id
 from turret.client.errors import ClientError
+from turret.data.errors import shown
 
 Answered = TypeVar("Answered", covariant=True)
 Model = TypeVar("Model", bound=BaseModel)
@@ -21,6 +22,7 @@ Time = float | str | date  # seconds since 1970, ISO 8601, or a date or datetime
 # service has certainly not carried it out.
 Retried = Literal["always", "unless received", "never"]
 _EVENTS, _BYTES = 1_000, 900_000  # of one call; the service takes 1,000 events and a megabyte
+_ID_LENGTH = 512  # as the service has it
 _COMPARISON = "/admin/comparison"
 _ACTIVATION_SECONDS = 600.0  # with its checks and the loading in every process
 
@@ -122,8 +124,18 @@ def _json(value: Any, call: str) -> bytes:
     """A body of a call, or a part of it. Raises ClientError for a value that JSON doesn't have."""
     try:
         return json.dumps(value, default=_plain, allow_nan=False).encode()
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise ClientError(f"{call}: {error}") from None
+
+
+def _each(call: str, name: str, values: Any, of: type = object) -> Iterator[Any]:
+    """The values of a list, one by one. Raises ClientError for anything else, a single one among them."""
+    if not isinstance(values, Iterable) or isinstance(values, str | bytes | Mapping):
+        raise ClientError(f"{call}: {name} can't be {shown(values)}: give a list")
+    for one in values:
+        if not isinstance(one, of):
+            raise ClientError(f"{call}: {name} can't have {shown(one)}: give dictionaries")
+        yield one
 
 
 def _plain(value: Any) -> Any:
@@ -157,12 +169,29 @@ def _call(
     return Call(method, path, model.model_validate_json, content, given, retried, seconds)
 
 
+def _id(name: str, given: Id) -> str:
+    """An id as a part of a path. Raises ClientError for what is none."""
+    is_whole = hasattr(given, "__index__") and not isinstance(given, bool) and -(2**63) <= int(given) < 2**63
+    text = str(given) if is_whole or isinstance(given, str) else ""
+    try:
+        quoted = quote(text, safe="") if len(text) <= _ID_LENGTH else ""
+    except UnicodeEncodeError:
+        quoted = ""
+    if not quoted:
+        raise ClientError(
+            f"{name} can't be {shown(given)}: give a 64-bit integer, or a text of 1 to {_ID_LENGTH} "
+            "characters"
+        )
+    # Clients and proxies take . and .. for folders.
+    return quoted if quoted.strip(".") else quoted.replace(".", "%2E")
+
+
 def _item(item_id: Id, below: str = "") -> str:
-    return f"/v1/items/{quote(str(item_id), safe='')}{below}"
+    return f"/v1/items/{_id('item_id', item_id)}{below}"
 
 
 def _user(user_id: Id) -> str:
-    return f"/v1/users/{quote(str(user_id), safe='')}"
+    return f"/v1/users/{_id('user_id', user_id)}"
 
 
 # ---- Recommendations
@@ -175,7 +204,8 @@ def recommend(**request: Unpack[RecommendRequest]) -> Call[answers.RecommendAnsw
 
 def recommend_batch(requests: Sequence[RecommendRequest]) -> Call[answers.BatchAnswer]:
     """Answer up to 100 requests in one call, all from one version."""
-    return _call("POST", "/v1/recommend/batch", answers.BatchAnswer, {"requests": list(requests)})
+    listed = list(_each("POST /v1/recommend/batch", "requests", requests, Mapping))
+    return _call("POST", "/v1/recommend/batch", answers.BatchAnswer, {"requests": listed})
 
 
 def search(
@@ -196,7 +226,7 @@ def event_calls(events: Iterable[Event]) -> Iterator[Call[answers.EventsAnswer]]
     """Cut events into calls; each event gets its id here, so that a repeated call stores nothing twice."""
     waiting: list[bytes] = []
     size = 0
-    for event in events:
+    for event in _each("POST /v1/events", "events", events, Mapping):
         encoded = _json({"event_id": uuid.uuid4().hex, **event}, "POST /v1/events")
         if waiting and (len(waiting) == _EVENTS or size + len(encoded) > _BYTES):
             yield _store(waiting)
@@ -251,7 +281,7 @@ def find_items(
     cursor: str | None = None,
 ) -> Call[answers.FoundItemsAnswer]:
     """Find items by the words of their id and text fields, or by ids; without both, the most popular."""
-    given = None if ids is None else [str(one) for one in ids]
+    given = None if ids is None else [str(one) for one in _each("GET /v1/items", "ids", ids)]
     return _get("/v1/items", answers.FoundItemsAnswer, query=query, id=given, limit=limit, cursor=cursor)
 
 
@@ -295,7 +325,8 @@ def patch_item(
 
 def change_items(changes: Iterable[ItemChange]) -> Call[answers.ItemsChangedAnswer]:
     """Change up to 10,000 items in one call; each has its own result, in the order given."""
-    lines = [_json(change, "POST /v1/items") for change in changes]
+    listed = _each("POST /v1/items", "changes", changes, Mapping)
+    lines = [_json(change, "POST /v1/items") for change in listed]
     return Call("POST", "/v1/items", answers.ItemsChangedAnswer.model_validate_json, b"\n".join(lines))
 
 
@@ -344,7 +375,7 @@ def map_items(
     *, points: Sequence[int] | None = None, ids: Sequence[Id] | None = None
 ) -> Call[answers.MapItemsAnswer]:
     """Return the items of some points of the map, or the points of some items."""
-    given = None if ids is None else [str(one) for one in ids]
+    given = None if ids is None else [str(one) for one in _each("GET /v1/items", "ids", ids)]
     return _get("/v1/map/items", answers.MapItemsAnswer, point=points, id=given)
 
 

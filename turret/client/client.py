@@ -16,12 +16,12 @@ from turret.client import calls
 from turret.client.answers import ErrorAnswer, EventsAnswer
 from turret.client.calls import Call, Event
 from turret.client.errors import AnswerError, ClientError
-from turret.data.errors import without_credentials
+from turret.data.errors import shown, without_credentials
 
 Answered = TypeVar("Answered")
 Arguments = ParamSpec("Arguments")
 Http = TypeVar("Http", httpx2.Client, httpx2.AsyncClient)
-Outcome = httpx2.Response | httpx2.TransportError
+Outcome = httpx2.Response | httpx2.RequestError
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 30.0  # seconds before a retry; a longer Retry-After is the caller's to keep
 # No proxy for a service on this machine.
 _DIRECT = dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]"))
@@ -104,27 +104,36 @@ class _Calls(Generic[Http]):
     ) -> None:
         if not _is_address(url):
             raise ClientError(
-                f"{without_credentials(url)!r} is not the address of a service; give one like "
+                f"{without_credentials(str(url))!r} is not the address of a service; give one like "
                 "http://127.0.0.1:8000, without user and password, and the key of the service apart"
             )
-        if key is not None and not re.fullmatch(r"[!-~]+", key):
+        if key is not None and not (isinstance(key, str) and re.fullmatch(r"[!-~]+", key)):
             raise ClientError(
                 "this is no key of a service: a key is one line of ASCII characters without spaces"
             )
+        for name, number, least in (("timeout", timeout, "above 0"), ("retries", retries, "of at least 0")):
+            if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number < 1e6:
+                raise ClientError(f"{name} can't be {shown(number)}: give a number {least}")
         self.url = url.rstrip("/")
         self._headers = {} if key is None else {"Authorization": f"Bearer {key}"}
         self._timeout, self._retries, self._is_own = timeout, retries, http is None
         self._http: Http = self._connect() if http is None else http
 
     def _request(self, call: Call[Any]) -> httpx2.Request:
-        return self._http.build_request(
-            call.method,
-            self.url + call.path,
-            content=call.content,
-            params=call.parameters or None,
-            headers=self._headers | ({} if call.content is None else {"Content-Type": "application/json"}),
-            timeout=max(self._timeout, call.seconds),
-        )
+        if self._http.is_closed:
+            raise ClientError(f"{self.url}{call.path}: this client is closed; make a new one")
+        try:
+            return self._http.build_request(
+                call.method,
+                self.url + call.path,
+                content=call.content,
+                params=call.parameters or None,
+                headers=self._headers
+                | ({} if call.content is None else {"Content-Type": "application/json"}),
+                timeout=max(self._timeout, call.seconds),
+            )
+        except (httpx2.InvalidURL, UnicodeEncodeError) as error:
+            raise ClientError(f"{self.url}{call.path}: the parameters can't be sent ({error})") from None
 
     def _pause(self, call: Call[Any], attempt: int, outcome: Outcome) -> float | None:
         """The seconds to wait before `call` is sent again; None where its `outcome` is the last one."""
@@ -145,7 +154,7 @@ class _Calls(Generic[Http]):
             raise ClientError(
                 f"{self.url}{call.path}: no answer within {max(self._timeout, call.seconds):g} s"
             ) from None
-        if isinstance(outcome, httpx2.TransportError):
+        if isinstance(outcome, httpx2.RequestError):
             raise ClientError(
                 f"{self.url}: no service answers there ({outcome}); start one with `turret serve`, or give "
                 "the address of one that runs"
@@ -156,11 +165,13 @@ class _Calls(Generic[Http]):
             return call.read(outcome.content)
         except ValidationError as error:
             first = error.errors()[0]
-            where = ".".join(map(str, first["loc"])) or "the answer"
-            raise ClientError(
-                f"{self.url}{call.path} answers, but not as Turret does ({where}: {first['msg']}); is it a "
-                "Turret service of this release?"
-            ) from None
+            reason = f"{'.'.join(map(str, first['loc'])) or 'the answer'}: {first['msg']}"
+        except UnicodeDecodeError as error:
+            reason = str(error)
+        raise ClientError(
+            f"{self.url}{call.path} answers, but not as Turret does ({reason}); is it a Turret service of "
+            "this release?"
+        )
 
     def _refusal(self, response: httpx2.Response) -> AnswerError:
         status, retry_after = response.status_code, _retry_after(response)
@@ -177,9 +188,11 @@ class _Calls(Generic[Http]):
         return AnswerError(message, status, error.field, error.value, retry_after)
 
 
-def _is_address(url: str) -> bool:
+def _is_address(url: object) -> bool:
+    if not isinstance(url, str) or not re.fullmatch(r"https?://[^@\s]+", url):
+        return False
     try:
-        return re.fullmatch(r"https?://[^@\s]+", url) is not None and bool(httpx2.URL(url).host)
+        return bool(httpx2.URL(url).host)
     except httpx2.InvalidURL:
         return False
 
@@ -210,7 +223,7 @@ class Client(_Calls[httpx2.Client]):
         while True:
             try:
                 outcome: Outcome = self._http.send(request)
-            except httpx2.TransportError as error:
+            except httpx2.RequestError as error:
                 outcome = error
             if (pause := self._pause(call, next(attempts), outcome)) is None:
                 return self._read(call, outcome)
@@ -246,7 +259,7 @@ class AsyncClient(_Calls[httpx2.AsyncClient]):
         while True:
             try:
                 outcome: Outcome = await self._http.send(request)
-            except httpx2.TransportError as error:
+            except httpx2.RequestError as error:
                 outcome = error
             if (pause := self._pause(call, next(attempts), outcome)) is None:
                 return self._read(call, outcome)
