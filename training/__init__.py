@@ -15,6 +15,7 @@ __all__ = [
     "distributed",
     "errors",
     "estimator",
+    "estimator_arguments",
     "model_loss",
     "process",
     "randomness",

@@ -11,22 +11,32 @@ from numpy.typing import ArrayLike
 from pydantic import ValidationError
 from torch import Tensor, nn
 
+from turret.data.errors import shown
 from turret.tower.config import ScoringConfig
 from turret.tower.layers.packed import ranges
 from turret.tower.towers.scoring import paired_scores, scored_items, scored_users
 from turret.training.config.compatibility import refusal, scoring_refusal
 from turret.training.errors import TrainingError
+from turret.training.estimator_arguments import (
+    GivenStatistics,
+    check_rows,
+    check_settings,
+    check_shapes,
+    check_tensors,
+    weights_of,
+)
 from turret.training.losses.pairwise import positive_labels
 from turret.training.objectives.contract import Examples, LossSettings, SeenItems, StepLoss, weighted_mean
 from turret.training.objectives.sampled import described, one_for_each_positive
 from turret.training.randomness import purpose_of_process, stream
-from turret.training.samplers.core.settings import BuildContext, Counts, SamplerSettings
+from turret.training.samplers.core.settings import BuildContext, SamplerSettings
 from turret.training.samplers.from_batch.in_batch import GivenSampler
 
 ItemTower = Callable[[Tensor], Tensor]
 """Item vectors [..., D] of int64 item rows [...], such as an `nn.Embedding`."""
 
 CHUNK = 65_536  # items that a refresh encodes at once
+_MOST = 2**31
 
 
 class Estimator(nn.Module):
@@ -72,10 +82,13 @@ class Estimator(nn.Module):
                 are missing.
         """
         super().__init__()
-        _check_settings(loss, sampler)
+        check_settings(loss, sampler)
         for name, number, least in (("items", items, 1), ("seed", seed, 0)):
-            if not isinstance(number, int | np.integer) or number < least:
-                raise TrainingError(f"{name} is {number!r}; give a whole number of at least {least}.")
+            is_whole = isinstance(number, int | np.integer) and not isinstance(number, bool)
+            if not is_whole or not least <= number < _MOST:
+                raise TrainingError(
+                    f"{name} is {shown(number)}; give a whole number of at least {least}, below {_MOST:,}."
+                )
         kind = "cosine" if cosine else "dot"
         try:
             self.scoring = ScoringConfig(kind=kind, temperature=temperature, absolute=absolute)
@@ -85,7 +98,12 @@ class Estimator(nn.Module):
             raise TrainingError(f"{reason}.")
         if not loss.servable:
             raise TrainingError(f"losses.{loss.kind} doesn't rank by an inner product; use another loss.")
-        device = torch.device(device)
+        try:
+            device = torch.empty(0, device=device).device
+        except (RuntimeError, TypeError, AssertionError):  # one that torch was built without
+            raise TrainingError(
+                f"torch has no device {shown(device)} here; give another, such as 'cpu'."
+            ) from None
         context = BuildContext(GivenStatistics(items, counts, following), self.scoring, seed, device)
         self.sampler = None if sampler is None else sampler.build(context)
         self.items, self.seed, self.device, self.step = items, seed, device, 0
@@ -120,20 +138,24 @@ class Estimator(nn.Module):
             TrainingError: shapes or types that don't fit, rows outside of the catalog, missing `last_items`,
                 or before the first `refresh` of a sampler that draws by item vectors.
         """
-        _check_shapes(users, positives, targets, negatives)
+        check_tensors(users=users, positives=positives, targets=targets, negatives=negatives)
+        check_shapes(users, positives, targets, negatives)
         if negatives is not None and not isinstance(self.sampler, GivenSampler):
             raise TrainingError(
                 "only GivenNegatives reads negatives; build Estimator(loss, GivenNegatives())."
             )
         size = len(users)
         if last_items is not None:
-            _check_rows("last_items", last_items, (size,), self.items)
+            check_rows("last_items", last_items, (size,), self.items)
         if negatives is not None:
-            _check_rows("negatives", negatives, tuple(negatives.shape), self.items, first=-1)
+            check_rows("negatives", negatives, tuple(negatives.shape), self.items, first=-1)
         if seen is not None:
-            _check_rows("seen[0]", seen[0], tuple(seen[0].shape[:1]), size)
-            _check_rows("seen[1]", seen[1], tuple(seen[0].shape), self.items)
-        with self._encoding(item_tower, users.dtype) as encoder:
+            if not isinstance(seen, tuple | list) or len(seen) != 2:
+                raise TrainingError("seen is no pair; give (examples, item rows), two int64 tensors [M].")
+            check_tensors(**{"seen[0]": seen[0], "seen[1]": seen[1]})
+            check_rows("seen[0]", seen[0], tuple(seen[0].shape[:1]), size)
+            check_rows("seen[1]", seen[1], tuple(seen[0].shape), self.items)
+        with self._encoding(item_tower, users) as encoder:
             users = users.to(encoder.dtype)
             given = Examples(
                 users=scored_users(users, self.scoring),
@@ -141,7 +163,7 @@ class Estimator(nn.Module):
                 positive_vectors=users,
                 items=encoder,
                 scoring=self.scoring,
-                weights=_weights(weights, users),
+                weights=weights_of(weights, users),
                 last_items=last_items,
                 negatives=negatives,
             )
@@ -176,13 +198,14 @@ class Estimator(nn.Module):
                 f"losses.{self.kind} compares a positive with candidates, so a pair alone has no loss; use "
                 "losses.binary_cross_entropy or losses.cosine_embedding, or give each positive negatives."
             )
-        _check_rows("items", items, (len(users),), self.items)
-        with self._encoding(item_tower, users.dtype) as encoder:
+        check_tensors(users=users, items=items, labels=labels)
+        check_rows("items", items, (len(users),), self.items)
+        with self._encoding(item_tower, users) as encoder:
             users = users.to(encoder.dtype)
             vectors = encoder.item_vectors(items)
             scores = paired_scores(scored_users(users, self.scoring), vectors, self.scoring)
             losses = self.pair_loss(scores, positive_labels(labels, len(users)))
-            return StepLoss(weighted_mean(losses, _weights(weights, users)), items.new_zeros(()))
+            return StepLoss(weighted_mean(losses, weights_of(weights, users)), items.new_zeros(()))
 
     def refresh(self, item_tower: ItemTower) -> None:
         """Let the sampler copy all item vectors; before the first step, and best at each epoch's start."""
@@ -198,18 +221,20 @@ class Estimator(nn.Module):
                 self.sampler.update(encoder.current_vectors)
 
     @contextmanager
-    def _encoding(self, item_tower: ItemTower, dtype: torch.dtype = torch.float32) -> Iterator["_Encoder"]:
-        """Compute without autocast, with the vectors of `item_tower` in float32 or in a wider `dtype`.
+    def _encoding(self, item_tower: ItemTower, users: Tensor | None = None) -> Iterator["_Encoder"]:
+        """Compute without autocast, with the vectors of `item_tower` in float32 or the wider type of `users`.
 
-        The tower itself runs under the caller's autocast.
+        The tower itself runs under the caller's autocast. Its vectors have the width of `users`.
         """
-        wide, kind = torch.promote_types(dtype, torch.float32), self.device.type
+        given = torch.float32 if users is None else users.dtype
+        wide, kind = torch.promote_types(given, torch.float32), self.device.type
         # A weight that is cast and cached without gradients, as by `refresh`, would have none in the step.
         autocast = torch.autocast(
             kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind), cache_enabled=False
         )
         with torch.autocast(kind, enabled=False):
-            yield _Encoder(item_tower, self.items, self.scoring, self.device, wide, autocast)
+            width = None if users is None else users.shape[1]
+            yield _Encoder(item_tower, self.items, self.scoring, self.device, wide, autocast, width)
 
     def get_extra_state(self) -> dict[str, Any]:
         """The number of steps and the sampler's state, for `state_dict`."""
@@ -232,10 +257,24 @@ class _Encoder:
     device: torch.device
     dtype: torch.dtype
     autocast: torch.autocast
+    width: int | None
 
     def item_vectors(self, rows: Tensor) -> Tensor:
-        with self.autocast:
-            vectors = self.tower(rows)
+        try:
+            with self.autocast:
+                vectors = self.tower(rows)
+        except IndexError as error:
+            raise TrainingError(
+                f"the item tower fails for rows up to {int(rows.max())} ({error}); give one of "
+                f"{self.items} items."
+            ) from error
+        if not isinstance(vectors, Tensor) or vectors.shape[:-1] != rows.shape or vectors.dim() <= rows.dim():
+            made = described(vectors) if isinstance(vectors, Tensor) else shown(vectors)
+            raise TrainingError(f"the item tower gives {made} for rows {tuple(rows.shape)}; give [..., D].")
+        if self.width not in (None, vectors.shape[-1]):
+            raise TrainingError(
+                f"users have {self.width} columns, and items {vectors.shape[-1]}; give both one width D."
+            )
         return scored_items(vectors.to(self.dtype), self.scoring)
 
     @torch.no_grad()
@@ -252,88 +291,6 @@ class _Encoder:
         return self.item_vectors(torch.arange(self.items, device=self.device))
 
 
-@dataclass(frozen=True)
-class GivenStatistics:
-    """Item counts as the caller gives them."""
-
-    item_count: int
-    counts: ArrayLike | None = None
-    following: tuple[ArrayLike, ArrayLike] | None = None
-
-    def item_counts(self) -> Counts:
-        """As of `ItemStatistics`. Raises TrainingError without counts."""
-        if self.counts is None:
-            raise TrainingError("this sampler draws by popularity; give Estimator(counts=...), int64 [N].")
-        counts = np.asarray(self.counts)
-        if counts.shape != (self.item_count,):
-            raise TrainingError(
-                f"counts have the shape {counts.shape}; give one for each of the {self.item_count} items."
-            )
-        if counts.dtype.kind not in "iu" or counts.min() < 0:
-            raise TrainingError(
-                f"counts are {counts.dtype} from {counts.min()}; give whole numbers of at least 0."
-            )
-        return counts.astype(np.int64)
-
-    target_counts = positive_counts = item_counts
-
-    def bigram_counts(self) -> tuple[Counts, Counts]:
-        """As of `ItemStatistics`. Raises TrainingError without pairs."""
-        if self.following is None:
-            raise TrainingError("this sampler draws by pairs; give Estimator(following=(rows, next)).")
-        first, second = (np.asarray(rows, dtype=np.int64) for rows in self.following)
-        lowest, highest = (of(np.append(first, second), initial=0) for of in (np.min, np.max))
-        if first.shape != second.shape or first.ndim != 1 or lowest < 0 or highest >= self.item_count:
-            raise TrainingError(
-                f"following has the shapes {first.shape} and {second.shape} and rows from {lowest} to "
-                f"{highest}; give two [M] of rows 0 to {self.item_count - 1}."
-            )
-        pairs, counts = np.unique(first * self.item_count + second, return_counts=True)
-        return pairs, counts.astype(np.int64)
-
-
-def _check_settings(loss: object, sampler: object) -> None:
-    if not isinstance(loss, LossSettings):
-        raise TrainingError(f"the loss is {loss!r}; give settings, such as losses.sampled_softmax().")
-    if not isinstance(sampler, SamplerSettings | None):
-        raise TrainingError(f"the sampler is {sampler!r}; give settings, such as samplers.uniform().")
-
-
-def _check_shapes(users: Tensor, positives: Tensor, targets: Tensor | None, negatives: Tensor | None) -> None:
-    if users.dim() != 2 or positives.dim() not in (1, 2) or len(positives) != len(users):
-        raise TrainingError(
-            f"users of shape {tuple(users.shape)} and positives of shape {tuple(positives.shape)} don't fit "
-            "each other; give [B, D] and [B], or [B, T] for several positives of each."
-        )
-    if targets is not None and positives.dim() == 1:
-        raise TrainingError("targets are the probabilities of several positives; give positives [B, T].")
-    if negatives is not None and (negatives.dim() != 2 or len(negatives) != len(users)):
-        raise TrainingError(
-            f"users of shape {tuple(users.shape)} and negatives of shape {tuple(negatives.shape)} don't fit "
-            "each other; give [B, D] and [B, K]."
-        )
-
-
-def _check_rows(name: str, rows: Tensor, shape: tuple[int, ...], end: int, first: int = 0) -> None:
-    """Raise TrainingError unless `rows` are int64 of this shape, from `first` to `end` - 1."""
-    if rows.dtype != torch.int64 or rows.shape != shape:
-        raise TrainingError(f"{name} is {described(rows)}; give an int64 tensor of the shape {shape}.")
-    outside = (rows < first) | (rows >= end)
-    if outside.any():
-        raise TrainingError(f"{name} has the row {int(rows[outside][0])}; give rows {first} to {end - 1}.")
-
-
-def _weights(weights: Tensor | None, users: Tensor) -> Tensor:
-    """[B], ones where there are none, in the type of the user vectors."""
-    if weights is None:
-        return users.new_ones(len(users))
-    if weights.shape != users.shape[:1]:
-        raise TrainingError(f"weights is {described(weights)}; give one for each of {len(users)} examples.")
-    if not ((weights >= 0) & weights.isfinite()).all():
-        raise TrainingError("weights has a negative, infinite or missing number; give numbers of at least 0.")
-    return weights.to(users.dtype)
-
-
 def _rank() -> int:
     """The rank of this process; 0 where there is one process."""
     distributed = torch.distributed
@@ -347,7 +304,7 @@ def _completed(
     owners = torch.arange(len(given.users), device=given.positives.device)
     if given.positives.dim() == 2:
         given, owners = one_for_each_positive(given, targets)
-    _check_rows("positives", given.positives, tuple(given.positives.shape), item_count)
+    check_rows("positives", given.positives, tuple(given.positives.shape), item_count)
     return replace(
         given,
         positive_vectors=given.items.item_vectors(given.positives),

@@ -1,6 +1,6 @@
 """A bundle in this process: `turret.load`. It needs no extra."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
@@ -176,11 +176,10 @@ class Model:
                 raise ValueError(f"{dict(one)} is no event; give an id, or {form}")
         kinds = [one.get("kind") for one in events]
         named = [*kinds, *(seen if isinstance(seen, tuple) else ())]
-        unknown = [
-            kind
-            for kind in named
-            if kind is not None and (not isinstance(kind, str) or kind not in manifest.kinds)
-        ]
+        for kind in named:
+            if not isinstance(kind, str | None):
+                raise ValueError(f"kind = {shown(kind)}: give a text")
+        unknown = [kind for kind in named if kind is not None and kind not in manifest.kinds]
         if manifest.kinds and unknown:
             known = ", ".join(manifest.kinds)
             raise ValueError(f"version {self.version} has no kind {shown(unknown[0])}; give one of {known}")
@@ -203,7 +202,8 @@ def _ids(name: str, given: Iterable[Any]) -> list[Id]:
     ids = list(given)
     for one in ids:
         is_huge = isinstance(one, int) and one.bit_length() > _BITS
-        if isinstance(one, bool | np.bool_) or is_huge or (np.iterable(one) and not isinstance(one, str)):
+        is_list = (np.iterable(one) and not isinstance(one, str)) or not isinstance(one, Hashable)
+        if isinstance(one, bool | np.bool_) or is_huge or is_list:
             raise ValueError(f"{name} has {shown(one)}, which is no id; give whole numbers or texts")
     return ids
 

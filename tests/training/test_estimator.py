@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -155,7 +156,41 @@ def test_values_outside_of_their_range_are_refused(arguments: dict[str, Any], se
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
+        ({"users": np.zeros((3, 4))}, "users is a ndarray; give a tensor"),
+        ({"positives": [0, 1, 2]}, "positives is a list; give a tensor"),
+        ({"last_items": [0, 1, 2]}, "last_items is a list; give a tensor"),
+        ({"weights": [1.0, 1.0, 1.0]}, "weights is a list; give a tensor"),
+        ({"seen": torch.arange(3)}, "seen is no pair; give"),
+        ({"seen": ([0], [1])}, r"seen\[0\] is a list; give a tensor"),
+        ({"users": vectors(3, 0)[:, :3]}, "users have 3 columns, and items 8; give both one width"),
+        ({"item_tower": vectors(9, 1).__getitem__}, r"the item tower fails for rows up to .* give one of 50"),
+        ({"item_tower": lambda rows: None}, "the item tower gives None for rows"),
+        ({"item_tower": lambda rows: torch.zeros(2, 4)}, r"the item tower gives a float32 .* \(2, 4\)"),
+    ],
+)
+def test_arguments_of_another_kind_are_refused(arguments: dict[str, Any], sentence: str) -> None:
+    estimate = Estimator(losses.nce(), samplers.uniform(negatives=64), items=N)
+    given = {"users": vectors(3, 0), "positives": torch.arange(3), "item_tower": vectors(N, 1).__getitem__}
+    with pytest.raises(TrainingError, match=f"^{sentence}"):
+        estimate(**given | arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
         ({"loss": "sampled_softmax"}, "needs a sampler"),
+        ({"loss": "full_softmax", "items": True}, "items is True; give a whole number"),
+        ({"loss": "full_softmax", "items": 10**30}, "at least 1, below 2,147,483,648"),
+        ({"loss": "full_softmax", "device": "nope"}, "torch has no device 'nope' here"),
+        ({"loss": "nce", "sampler": "unigram", "counts": ["a"] * N}, "counts holds .*; give whole numbers"),
+        ({"loss": "nce", "sampler": "unigram", "counts": [[1], [2, 3]]}, "counts can't be an array"),
+        *(
+            (
+                {"loss": "sampled_softmax", "sampler": "bigram", "counts": [1] * N, "following": wrong},
+                sentence,
+            )
+            for wrong, sentence in ((5, "is no pair"), (([1.5], [2.5]), "float64"), ((["a"], ["b"]), "holds"))
+        ),
         ({"loss": "sampled_softmax", "sampler": "mined"}, "a part of kind = 'mixed'"),
         ({"loss": "sampled_softmax", "sampler": "unigram"}, r"give Estimator\(counts="),
         ({"loss": "sampled_softmax", "sampler": "unigram", "counts": [1, 2]}, "each of the 50 items"),

@@ -120,6 +120,7 @@ def test_a_model_refuses_what_it_does_not_know(model: Model) -> None:
         ({"history": np.ones((2, 2))}, ValueError, "which is no id"),
         ({"history": [True]}, ValueError, "history has True, which is no id"),
         ({"exclude": [{"item": 7}]}, ValueError, "exclude has .* which is no id"),
+        ({"history": [{"item": 7, "kind": ["view"]}]}, ValueError, "kind = .*: give a text"),
         ({"exclude": [10**5_000]}, ValueError, "exclude has .* which is no id"),
         ({"history": [{"item": 7, "time": "1" * 5_000}]}, ValueError, "time = "),
         ({"history": [{"item": 7, "time": 10**5_000}]}, ValueError, "time = "),
