@@ -56,9 +56,9 @@ _TYPES: dict[Any, tuple[str, Callable[[Any], bool]]] = {
 def checked(call: Callable[_P, _R]) -> Callable[_P, _R]:
     """Check the arguments of a public call by the types of its parameters, and raise TurretError.
 
-    It is raised for refusals of the operating system during the call, too. Of a parameter with a type that is
-    neither a class nor one of `_TYPES`, such as a table, the call checks them itself. Whole numbers of NumPy
-    become those of Python, which other libraries take.
+    It is raised for refusals of the operating system during the call, too, and for too deep arguments. Of a
+    parameter with a type that is neither a class nor one of `_TYPES`, such as a table, the call checks them
+    itself. Whole numbers of NumPy become those of Python, which other libraries take.
     """
     parameters, kinds = signature(call), cache(lambda: _checkable(call))
 
@@ -75,7 +75,12 @@ def checked(call: Callable[_P, _R]) -> Callable[_P, _R]:
             elif Sequence[int] in wanted and _is_list(value):
                 bound.arguments[name] = [index(one) for one in value]
         with system_errors_told():
-            return call(*bound.args, **bound.kwargs)
+            try:
+                return call(*bound.args, **bound.kwargs)
+            except RecursionError:
+                raise TurretError(
+                    "an argument is nested too deeply; give lists and mappings of values"
+                ) from None
 
     return checking
 

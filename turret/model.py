@@ -45,6 +45,7 @@ class Recommendation(NamedTuple):
 class Model:
     """A bundle that answers in this process, as the service does over HTTP."""
 
+    @checked
     def __init__(self, bundle: Bundle) -> None:
         self.bundle = bundle
         self._retriever = Retriever(bundle)

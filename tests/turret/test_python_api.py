@@ -21,6 +21,7 @@ from tests.support.places import ROOT, python_blocks
 from tests.support.tools import require
 from tests.support.trained import trained_shop
 from tests.turret.conftest import stored
+from turret.arguments import checked
 from turret.data.prepared import PreparedData
 from turret.model import Model
 from turret.tower.retrieval import Retriever
@@ -104,6 +105,13 @@ def test_a_run_is_not_resumed_with_other_settings() -> None:
         turret.train(run.data_folder, run.folder, resume=True, settings={"training.epochs": 99})
 
 
+@checked
+def as_deep_as_python(depth: int) -> None:
+    """What reads an argument of this depth."""
+    if depth < sys.getrecursionlimit():
+        as_deep_as_python.__wrapped__(depth + 1)  # type: ignore[attr-defined]
+
+
 def test_a_model_refuses_what_it_does_not_know(model: Model) -> None:
     with pytest.raises(turret.TurretError, match="no item 'x'"):
         model.similar("x")
@@ -129,6 +137,10 @@ def test_a_model_refuses_what_it_does_not_know(model: Model) -> None:
         given: dict[str, Any] = {"history": [], **wrong}
         with pytest.raises(error, match=message):
             model.recommend(**given)
+    with pytest.raises(turret.TurretError, match="nested too deeply"):
+        as_deep_as_python(0)
+    with pytest.raises(turret.TurretError, match="bundle can't be 'bundles': give one of the class Bundle"):
+        Model("bundles")  # type: ignore[arg-type]
     ids = model.bundle.vocabulary.ids(range(2))
     assert len(model.recommend(ids, exclude_seen=np.bool_(True), k=np.int64(3))) == 3  # type: ignore[arg-type]
     for item in (10**5_000, [1]):
