@@ -16,14 +16,14 @@ from typing import Any
 import torch
 
 from benchmarks.harness import RESULTS, Options, finish, result, run
-from benchmarks.research import probability, softmax_regression, word_samplers
+from benchmarks.research import probability, softmax_regression, word_prediction, word_samplers
 from benchmarks.research.estimators import PaperFigure, Result
 
 FIGURES: dict[str, PaperFigure] = {
     "botev_1": probability.FIGURE,
     "botev_2a": softmax_regression.BY_ESTIMATOR,
     "botev_2b": softmax_regression.BY_DELTA,
-    "botev_3": word_samplers.BY_ESTIMATOR,
+    "botev_3": word_prediction.FIGURE,
     "blanc_rendle_2": word_samplers.BY_SAMPLER,
 }
 

@@ -1,4 +1,4 @@
-"""Two figures of language models: Botev et al. 2017, figure 3, and Blanc & Rendle 2018, figure 2."""
+"""Blanc & Rendle 2018, figure 2: a language model by each sampler."""
 
 import math
 from collections.abc import Mapping
@@ -18,8 +18,6 @@ from benchmarks.research.estimators import (
     PaperFigure,
     Result,
     Results,
-    by_setting,
-    estimators,
 )
 from benchmarks.research.language_model import Text, WordModel, shakespeare, train
 from turret.tower.config import ScoringConfig
@@ -39,44 +37,6 @@ from turret.training.samplers.fixed.alias import unigram_weights
 from turret.training.samplers.fixed.complement import ComplementSampler
 
 WIDTH, EPOCHS = 24, 2
-ALPHAS = (0.75, 1.0)
-QUICK_WIDTH = 8
-
-
-def estimator_runs(options: Options) -> dict[str, partial[Result]]:
-    """A training for each estimator and power of the frequency, and the exact one."""
-    text = shakespeare(options.data, options.quick)
-    made = {EXACT: partial(by_estimator, text, options.quick, EXACT, 0.0)}
-    return made | {
-        f"alpha = {alpha:g}: {name}": partial(by_estimator, text, options.quick, name, alpha)
-        for alpha in ALPHAS
-        for name in estimators(text.vocabulary)
-    }
-
-
-def by_estimator(text: Text, quick: bool, name: str, alpha: float) -> Result:
-    """Train by one estimator over draws by frequency^alpha."""
-    model, candidates = WordModel(text.vocabulary, QUICK_WIDTH if quick else WIDTH), 25 if quick else 250
-    with torch.no_grad():
-        # Scores begin as log probabilities, as noise contrastive estimation wants them to be.
-        model.output[:, -1] = -math.log(text.vocabulary)
-    estimate = None
-    if name != EXACT:
-        wanted = estimators(text.vocabulary)[name]
-        sampler = wanted.sampler(unigram_weights(text.counts(), alpha), candidates, CPU)
-        estimate = Estimate(wanted.loss, sampler, wanted.keeps_hits)
-    return train(model, text, 1 if quick else EPOCHS, estimate) | {"candidates": candidates}
-
-
-def plot_by_estimator(results: Results, path: Path) -> None:
-    """A panel an alpha."""
-    exact = {EXACT: results[EXACT]["cross_entropy"][1:]}
-    panels = {
-        alpha: exact | {name: curve[1:] for name, curve in made.items()}
-        for alpha, made in by_setting(results, "cross_entropy").items()
-    }
-    points = [(place + 1) / results[EXACT]["checks"] for place in range(len(exact[EXACT]))]
-    plot_curves(panels, ("epoch", "held-out cross-entropy, nats"), path, points)
 
 
 EXACT_ABSOLUTE = "exact, absolute softmax"
@@ -149,5 +109,4 @@ def plot_by_sampler(results: Results, path: Path) -> None:
     plot_curves({title: lines}, ("m", "perplexity of held-out words"), path, points, ("log", "log"))
 
 
-BY_ESTIMATOR = PaperFigure(estimator_runs, plot_by_estimator)
 BY_SAMPLER = PaperFigure(sampler_runs, plot_by_sampler)
