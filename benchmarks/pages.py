@@ -17,6 +17,7 @@ from benchmarks.harness import kept, result
 from benchmarks.plots import INDEX_TITLES, fastest_calls
 from benchmarks.quality_sets import SETS
 from benchmarks.research.estimators import by_setting
+from benchmarks.research.softmax_regression import chosen
 from benchmarks.timed_sets import TIMED
 from turret.data.text import duration, size
 from turret.plan import Machine, PlanRequest, load_figures, make_plan
@@ -99,7 +100,12 @@ def _scale() -> Row:
 
 _CONTEXT: dict[str, Callable[[], Row]] = {
     "data.md": lambda: {"memory": load_figures().quantities["preparation.memory"]},
-    "papers.md": lambda: {"by_setting": by_setting, "largest_rise": _largest_rise, "seconds": _seconds},
+    "papers.md": lambda: {
+        "by_setting": by_setting,
+        "chosen": chosen,
+        "largest_rise": _largest_rise,
+        "seconds": _seconds,
+    },
     "results.md": lambda: {"quality_sets": SETS.values(), "seeds_of": kept, "timed_sets": TIMED.values()},
     "scale.md": _scale,
     "vector_index.md": lambda: {"fastest_calls": fastest_calls, "index_sets": INDEX_TITLES},
