@@ -1,8 +1,9 @@
 """The figures of the papers behind the estimators: docs/papers.md.
 
-    python -m benchmarks.papers --json                      all figures, half an hour
+    python -m benchmarks.papers --json                      all figures, a day of two cores
     python -m benchmarks.papers --json --resume             those that an interrupted run has left
-    python -m benchmarks.papers --json --figure botev_3    one figure again; the option may be repeated
+    python -m benchmarks.papers --json --figure botev_3     one figure again; the option may be repeated
+    python -m benchmarks.papers --json --quick              all in minutes, at sizes that claim nothing
 
 Every training is kept in `results/papers.json` as soon as it has ended.
 """
@@ -16,7 +17,15 @@ from typing import Any
 import torch
 
 from benchmarks.harness import RESULTS, Options, finish, result, run
-from benchmarks.research import probability, softmax_regression, word_prediction, word_samplers
+from benchmarks.research import (
+    draw_cost,
+    next_click,
+    penn_treebank,
+    probability,
+    softmax_regression,
+    word_prediction,
+    word_samplers,
+)
 from benchmarks.research.estimators import PaperFigure, Result
 
 FIGURES: dict[str, PaperFigure] = {
@@ -25,6 +34,11 @@ FIGURES: dict[str, PaperFigure] = {
     "botev_2b": softmax_regression.BY_DELTA,
     "botev_3": word_prediction.FIGURE,
     "blanc_rendle_2": word_samplers.BY_SAMPLER,
+    "blanc_rendle_2_ptb": penn_treebank.FINAL,
+    "blanc_rendle_2_clicks": next_click.FIGURE,
+    "blanc_rendle_3": penn_treebank.BY_SIZE,
+    "blanc_rendle_4": penn_treebank.BY_SAMPLER,
+    "draw_cost": draw_cost.FIGURE,
 }
 
 
@@ -35,18 +49,21 @@ def measure(options: Options) -> dict[str, Any]:
     given = options.given
     is_kept = (given.resume or given.figure) and not options.quick
     runs: dict[str, dict[str, Result]] = result("papers")["runs"] if is_kept else {}
-    for name in given.figure or FIGURES:
-        figure, made = FIGURES[name], runs.setdefault(name, {})
+    figures = {name: FIGURES[name] for name in given.figure or FIGURES}
+    for measurement, figure in {one.measurement: one for one in figures.values()}.items():
+        made = runs.setdefault(measurement, {})
         if not given.resume:
             made.clear()
-        for one, train in figure.runs(options).items():
-            if one not in made:
+        for name, train in figure.runs(options).items():
+            if name not in made:
                 start = time.perf_counter()
-                made[one] = train() | {"seconds": round(time.perf_counter() - start, 1)}
-                print(f"{name}: {one}: {made[one]['seconds']} s", file=sys.stderr, flush=True)
+                found = train()
+                made[name] = found | {"seconds": round(time.perf_counter() - start, 1)}
+                print(f"{measurement}: {name}: {made[name]['seconds']} s", file=sys.stderr, flush=True)
                 finish("papers", replace(options, as_json=False), {"runs": runs})
+    for name, figure in figures.items():
         if not options.quick and not options.is_trial:
-            figure.plot(made, RESULTS / "papers" / f"{name}.{figure.ending}")
+            figure.plot(runs[figure.measurement], RESULTS / "papers" / f"{name}.{figure.ending}")
     return {"runs": runs}
 
 

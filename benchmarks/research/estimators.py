@@ -30,8 +30,9 @@ Results = Mapping[str, Result]
 
 
 class PaperFigure(NamedTuple):
-    """A figure: its runs, each made and kept alone, and its plot."""
+    """A figure: its runs, each made and kept alone, and its plot; one `measurement` may have several."""
 
+    measurement: str
     runs: Callable[[Options], Mapping[str, Callable[[], Result]]]
     plot: Callable[[Results, Path], None]
     ending: str = "svg"

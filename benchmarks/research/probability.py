@@ -121,4 +121,4 @@ def plot(results: Results, path: Path) -> None:
             panel.legend(loc="upper left", fontsize="x-small")
 
 
-FIGURE = PaperFigure(runs, plot, "png")
+FIGURE = PaperFigure("botev_1", runs, plot, "png")

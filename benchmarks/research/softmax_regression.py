@@ -185,5 +185,5 @@ def _plot(panels: Mapping[str, Results], path: Path) -> None:
     plot_curves(lines, ("iteration", "negative log likelihood of a point"), path, points, ("linear", "log"))
 
 
-BY_ESTIMATOR = PaperFigure(runs_by_estimator, plot_by_estimator)
-BY_DELTA = PaperFigure(runs_by_delta, plot_by_delta)
+BY_ESTIMATOR = PaperFigure("botev_2a", runs_by_estimator, plot_by_estimator)
+BY_DELTA = PaperFigure("botev_2b", runs_by_delta, plot_by_delta)

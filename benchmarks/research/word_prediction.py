@@ -82,9 +82,8 @@ class Sentences:
     def _padded(self, sentences: Ids) -> tuple[Tensor, Tensor]:
         lengths = np.diff(self.offsets)[sentences]
         within = np.minimum(np.arange(lengths.max()), lengths[:, None] - 1)
-        return torch.from_numpy(self.words[self.offsets[sentences][:, None] + within]), torch.from_numpy(
-            lengths
-        )
+        words = self.words[self.offsets[sentences][:, None] + within]
+        return torch.from_numpy(words), torch.from_numpy(lengths)
 
 
 @cache
@@ -101,10 +100,9 @@ def europarl(folder: Path, count: int) -> Sentences:
     sentence = words["sentence"].to_numpy()
     begins = np.flatnonzero(np.diff(sentence, prepend=-1))
     ends = np.append(begins[1:], len(rows))
-    marked = np.insert(
-        rows.astype(np.int64), np.stack([begins, ends], 1).ravel(), np.tile([0, 1], len(begins))
-    )
     # At one place the end of a sentence comes before the start of the next.
+    marks = np.tile([0, 1], len(begins))
+    marked = np.insert(rows.astype(np.int64), np.stack([begins, ends], 1).ravel(), marks)
     offsets = np.append(0, ends + 2 * np.arange(1, len(begins) + 1))
     return Sentences(len(frequent) + 2, marked, offsets)
 
@@ -202,7 +200,7 @@ def log_likelihood(model: WordModel, text: Sentences) -> float:
     total, count, block = 0.0, 0, max(1, SCORED_AT_ONCE // text.vocabulary)
     for words, lengths in text.batches(stream(0, "measured", 0)):
         states, targets = model(words, lengths)
-        for some, own in zip(states.split(block), targets.split(block), strict=True):
+        for some, own in zip(torch.split(states, block), torch.split(targets, block), strict=True):
             total -= float(full_softmax(some @ model.words.T, own).sum())
         count += len(targets)
     return total / count
@@ -229,4 +227,4 @@ def plot(results: Results, path: Path) -> None:
     plot_curves(panels, ("epoch", "training log likelihood of a word"), path, points)
 
 
-FIGURE = PaperFigure(runs, plot)
+FIGURE = PaperFigure("word_prediction", runs, plot)

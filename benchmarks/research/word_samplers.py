@@ -109,4 +109,4 @@ def plot_by_sampler(results: Results, path: Path) -> None:
     plot_curves({title: lines}, ("m", "perplexity of held-out words"), path, points, ("log", "log"))
 
 
-BY_SAMPLER = PaperFigure(sampler_runs, plot_by_sampler)
+BY_SAMPLER = PaperFigure("blanc_rendle_2", sampler_runs, plot_by_sampler)
