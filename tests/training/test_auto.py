@@ -374,8 +374,8 @@ def test_a_clearly_better_candidate_is_chosen_whatever_it_costs() -> None:
     ("tried", "name", "by"),
     [
         ((one(0.62, 0.32), one(0.62, 0.32, serves_new=True, seconds=99.0)), "b", "serves_new"),
-        ((one(0.62, 0.32, seconds=13.0), one(0.62, 0.32)), "b", "cheaper"),
-        ((one(0.62, 0.32, seconds=12.0), one(0.62, 0.32)), "a", "best"),
+        ((one(0.62, 0.32, seconds=16.0), one(0.62, 0.32)), "b", "cheaper"),
+        ((one(0.62, 0.32, seconds=14.0), one(0.62, 0.32)), "a", "best"),
         ((one(0.62, 0.32), one(0.62, 0.32)), "a", "best"),
     ],
 )

@@ -46,6 +46,7 @@ _IN_BATCH = {
 # dimensions hold more of such pairs, and a mean without a hidden layer learns them with less data.
 _OF_PAIRS: Settings = {"tower.dimension": 128}
 _LINEAR: Settings = {**_OF_PAIRS, "tower.user.hidden": [], "tower.user.dropout": 0.2}
+_LINEAR_SET: Settings = {**_OF_PAIRS, "tower.user.hidden": [], "training.learning_rate": 3e-3}
 
 
 @dataclass(frozen=True)
@@ -221,7 +222,7 @@ def _kinds(facts: Facts) -> dict[str, tuple[str, Settings]]:
     file may have been sorted by anything, so its favourite is one without order.
     """
     sampled: Settings = {"objective": _SAMPLED} if facts.items > MOST_SCORED else {}
-    of_ids = {**sampled, **(_OF_PAIRS if facts.ranks_repeats else {})}
+    of_ids = {**sampled, **(_LINEAR_SET if facts.ranks_repeats else {})}
     read, hidden, as_set = sampled, Settings(), of_ids
     if facts.item_features:
         in_batch: Settings = {"objective": _IN_BATCH} if facts.items > MOST_ENCODED else {}

@@ -16,8 +16,9 @@ import numpy as np
 from turret.training.evaluation.evaluation import means_of, summarise
 from turret.training.evaluation.metrics import LEAST_USERS, Values, difference_interval
 
-# Clocks are noisy: a training that takes less than so many times as long as the cheapest one is as cheap.
-AS_CHEAP = 1.25
+# Clocks are noisy, by a third on a busy machine: a training that takes less than so many times as long as the
+# cheapest one is as cheap.
+AS_CHEAP = 1.5
 By = Literal["best", "serves_new", "cheaper", "earlier"]
 
 
