@@ -15,7 +15,6 @@ __all__ = [
     "distributed",
     "errors",
     "estimator",
-    "estimator_arguments",
     "model_loss",
     "process",
     "randomness",

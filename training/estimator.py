@@ -17,7 +17,8 @@ from turret.tower.layers.packed import ranges
 from turret.tower.towers.scoring import paired_scores, scored_items, scored_users
 from turret.training.config.compatibility import refusal, scoring_refusal
 from turret.training.errors import TrainingError
-from turret.training.estimator_arguments import (
+from turret.training.losses.pairwise import positive_labels
+from turret.training.objectives.arguments import (
     GivenStatistics,
     check_rows,
     check_settings,
@@ -25,7 +26,6 @@ from turret.training.estimator_arguments import (
     check_tensors,
     weights_of,
 )
-from turret.training.losses.pairwise import positive_labels
 from turret.training.objectives.contract import Examples, LossSettings, SeenItems, StepLoss, weighted_mean
 from turret.training.objectives.sampled import described, one_for_each_positive
 from turret.training.randomness import purpose_of_process, stream

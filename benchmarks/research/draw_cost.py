@@ -16,7 +16,7 @@ from benchmarks.plots import curves as plot_curves
 from benchmarks.research.estimators import CPU, PaperFigure, Result, Results
 from turret.tower.config import ScoringConfig
 from turret.training import samplers
-from turret.training.estimator_arguments import GivenStatistics
+from turret.training.objectives.arguments import GivenStatistics
 from turret.training.randomness import stream
 from turret.training.samplers.core.contract import DrawContext
 from turret.training.samplers.core.settings import BuildContext, SamplerSettings

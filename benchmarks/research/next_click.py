@@ -21,9 +21,9 @@ from benchmarks.research.estimators import CPU, EXACT, Estimate, PaperFigure, Re
 from benchmarks.research.penn_treebank import ABSOLUTE, EXACT_ABSOLUTE, quadratic_kernel
 from turret.tower.config import ScoringConfig
 from turret.tower.towers.scoring import cross_scores, signed_or_absolute
-from turret.training.estimator_arguments import GivenStatistics
 from turret.training.losses.catalog import full_softmax
 from turret.training.losses.sampled import sampled_softmax
+from turret.training.objectives.arguments import GivenStatistics
 from turret.training.randomness import seed_torch, stream
 from turret.training.samplers.adaptive.dense import DenseSampler, SoftmaxConfig, softmax_kernel
 from turret.training.samplers.core.contract import DrawContext, Sampler

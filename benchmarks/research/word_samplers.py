@@ -22,8 +22,8 @@ from benchmarks.research.estimators import (
 from benchmarks.research.language_model import Text, WordModel, shakespeare, train
 from turret.tower.config import ScoringConfig
 from turret.tower.towers.scoring import cross_scores
-from turret.training.estimator_arguments import GivenStatistics
 from turret.training.losses.sampled import sampled_softmax
+from turret.training.objectives.arguments import GivenStatistics
 from turret.training.samplers.adaptive.dense import (
     DenseSampler,
     SoftmaxConfig,

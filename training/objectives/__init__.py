@@ -1,3 +1,3 @@
 """From user vectors and draws to the loss of a step."""
 
-__all__ = ["blocked", "contract", "sampled"]
+__all__ = ["arguments", "blocked", "contract", "sampled"]
