@@ -18,7 +18,7 @@ from torch.nn.functional import embedding, pad
 from benchmarks.harness import Options
 from benchmarks.plots import curves as plot_curves
 from benchmarks.research.estimators import CPU, EXACT, Estimate, PaperFigure, Result, Results
-from benchmarks.research.penn_treebank import ABSOLUTE, EXACT_ABSOLUTE, quadratic_kernel
+from benchmarks.research.word_samplers import ABSOLUTE, EXACT_ABSOLUTE, quadratic_kernel
 from turret.tower.config import ScoringConfig
 from turret.tower.towers.scoring import cross_scores, signed_or_absolute
 from turret.training.losses.catalog import full_softmax

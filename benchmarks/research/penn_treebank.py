@@ -6,7 +6,6 @@ The model is the regularised LSTM of Zaremba et al. 2014 in its medium form, wit
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
@@ -19,24 +18,15 @@ from torch.nn.functional import pad
 
 from benchmarks.harness import Options
 from benchmarks.plots import curves as plot_curves
-from benchmarks.research.estimators import CPU, EXACT, Estimate, PaperFigure, Result, Results
+from benchmarks.research.estimators import EXACT, Estimate, PaperFigure, Result, Results
+from benchmarks.research.language_model import Text
+from benchmarks.research.word_samplers import ABSOLUTE, EXACT_ABSOLUTE, sampler_of
 from turret.tower.config import ScoringConfig
 from turret.tower.towers.scoring import cross_scores, signed_or_absolute
 from turret.training.losses.catalog import full_softmax
 from turret.training.losses.sampled import sampled_softmax
-from turret.training.objectives.arguments import GivenStatistics
 from turret.training.randomness import seed_torch, stream
-from turret.training.samplers.adaptive.dense import (
-    DenseSampler,
-    SoftmaxConfig,
-    quartic_kernel,
-    softmax_kernel,
-)
-from turret.training.samplers.adaptive.ngram import BigramSampler, NgramTables
-from turret.training.samplers.core.contract import DrawContext, Sampler
-from turret.training.samplers.core.settings import BuildContext
-from turret.training.samplers.fixed.alias import unigram_weights
-from turret.training.samplers.fixed.complement import ComplementSampler
+from turret.training.samplers.core.contract import DrawContext
 
 Ids = NDArray[np.int64]
 UNITS, LAYERS, DROPOUT, RANGE, LONGEST_GRADIENT = 200, 2, 0.5, 0.05, 5.0
@@ -45,10 +35,6 @@ ROWS, STEPS = 20, 35
 EPOCHS, STEADY, FALL = 8, 4, 0.5
 QUICK_EPOCHS, QUICK_WORDS = 1, 8_000
 SCORED_AT_ONCE = 1 << 23
-EXACT_ABSOLUTE = "exact, absolute softmax"
-KERNEL_ALPHA = 100.0
-# Symmetric kernels train the absolute softmax, as the article advises (section 3.3).
-ABSOLUTE = ("quadratic", "quartic", EXACT_ABSOLUTE)
 SIZES: Mapping[str, tuple[int, ...]] = {
     EXACT: (0,),
     EXACT_ABSOLUTE: (0,),
@@ -62,28 +48,9 @@ SIZES: Mapping[str, tuple[int, ...]] = {
 FIXED = 40  # m of the curves by sampler
 
 
-@dataclass(frozen=True)
-class Text:
-    """Words by falling frequency, with the ends of sentences: int64 [T] of each split."""
-
-    vocabulary: int
-    train: Ids
-    valid: Ids
-    test: Ids
-
-    def counts(self) -> Ids:
-        """How often each word is in the training part, [N]."""
-        return np.bincount(self.train, minlength=self.vocabulary)
-
-    def bigrams(self) -> tuple[Ids, Ids]:
-        """Sorted pairs last * N + next of the training part, and their counts."""
-        pairs, counts = np.unique(self.train[:-1] * self.vocabulary + self.train[1:], return_counts=True)
-        return pairs, counts
-
-
 @cache
 def penn_treebank(folder: Path, quick: bool) -> Text:
-    """The three splits; where it has to be quick, the first words of each."""
+    """The words with ends of sentences, to train on and to test; the first ones where it has to be quick."""
     table = pl.read_parquet(folder / "ptb" / "sentences.parquet")
     words = table.select("split", word=pl.concat_str("sentence", pl.lit(" <eos>")).str.split(" ")).explode(
         "word"
@@ -92,13 +59,12 @@ def penn_treebank(folder: Path, quick: bool) -> Text:
     frequent = words.filter(pl.col("split") == "train")["word"].value_counts()
     frequent = frequent.sort("count", "word", descending=[True, False]).with_row_index("row")
     words = words.join(frequent, on="word", maintain_order="left")
-    parts = {
-        split: words.filter(pl.col("split") == split)["row"].to_numpy().astype(np.int64)
-        for split in ("train", "valid", "test")
-    }
-    return Text(
-        len(frequent), **{name: part[: QUICK_WORDS if quick else None] for name, part in parts.items()}
+    read = slice(QUICK_WORDS if quick else None)
+    train, test = (
+        words.filter(pl.col("split") == split)["row"].to_numpy().astype(np.int64)[read]
+        for split in ("train", "test")
     )
+    return Text(len(frequent), train, test)
 
 
 class LanguageModel(nn.Module):
@@ -145,30 +111,6 @@ def batches(ids: Ids) -> Iterator[tuple[Tensor, Tensor]]:
         yield words[start : start + STEPS], targets[start : start + STEPS].flatten()
 
 
-def quadratic_kernel(query: Tensor, vectors: Tensor) -> Tensor:
-    """log(alpha o^2 + 1) of all logits: the distribution of the tree, whose D is 40,000 here."""
-    scores = cross_scores(query, vectors, ScoringConfig(kind="dot", temperature=1.0))
-    return torch.log1p(KERNEL_ALPHA * scores.square_())
-
-
-def sampler_of(kind: str, size: int, text: Text) -> Sampler:
-    """m = `size` words an example; all samplers but the bigram leave the example's own word out."""
-    scoring = ScoringConfig(kind="dot", temperature=1.0)
-    kernels = {
-        "quadratic": quadratic_kernel,
-        "quartic": quartic_kernel(scoring),
-        "softmax": softmax_kernel(scoring),
-    }
-    if kind in kernels:
-        settings = SoftmaxConfig(negatives=size, exclude_positive=True)
-        context = BuildContext(GivenStatistics(text.vocabulary), scoring, 0, CPU)
-        return DenseSampler(settings, context, kernels[kind])
-    unigram = unigram_weights(text.counts(), 1.0)
-    if kind == "bigram":
-        return BigramSampler(NgramTables(*text.bigrams(), unigram), size)
-    return ComplementSampler(np.ones(text.vocabulary) if kind == "uniform" else unigram, size, CPU)
-
-
 def trained(folder: Path, quick: bool, kind: str, size: int) -> Result:
     """The perplexity of the test text after each epoch, by the softmax of all words; m = 0 trains by it."""
     text = penn_treebank(folder, quick)
@@ -181,7 +123,7 @@ def trained(folder: Path, quick: bool, kind: str, size: int) -> Result:
         optimiser = torch.optim.SGD(model.parameters(), FALL ** max(0, epoch + 1 - STEADY))
         before: tuple[Tensor, ...] | None = None
         model.train()
-        for words, targets in batches(text.train):
+        for words, targets in batches(text.training):
             states, after = model.states(words, before)
             before = tuple(state.detach() for state in after)
             if sampler is None:
@@ -199,13 +141,13 @@ def trained(folder: Path, quick: bool, kind: str, size: int) -> Result:
             optimiser.step()
             if sampler is not None:
                 sampler.update(model.vectors)
-        perplexities.append(perplexity(model, text.test))
+        perplexities.append(perplexity(model, text.held_out))
     return {
         "sampler": kind,
         "m": size,
         "perplexity": perplexities,
         "words": text.vocabulary,
-        "training_words": len(text.train),
+        "training_words": len(text.training),
     }
 
 
