@@ -13,7 +13,7 @@ from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from turret.data.errors import TurretError, is_path, shown, system_errors_told
+from turret.data.errors import DataError, TurretError, is_path, shown, system_errors_told
 from turret.data.stores import is_url
 
 _P = ParamSpec("_P")
@@ -127,9 +127,9 @@ def _words(kind: Any) -> str:
 
 
 def local_folder(name: str, folder: str | PathLike[str], reason: str, hint: str = "") -> Path:
-    """The folder that the argument `name` is. Raises TurretError for an address of an object store."""
+    """The folder that the argument `name` is. Raises DataError for an address of an object store."""
     if isinstance(folder, str) and is_url(folder):
-        raise TurretError(f"{name} = {folder!r} is in an object store, and {reason}; give one{hint}")
+        raise DataError(f"{name} = {folder!r} is in an object store, and {reason}; give one{hint}")
     return Path(folder)
 
 

@@ -330,6 +330,7 @@ def test_arguments_that_no_call_can_have_are_named(
         {"key": 5},
         {"timeout": None},
         {"timeout": float("nan")},
+        {"timeout": 0},
         {"retries": "5"},
         {"retries": -1},
     ],

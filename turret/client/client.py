@@ -22,6 +22,7 @@ Answered = TypeVar("Answered")
 Arguments = ParamSpec("Arguments")
 Http = TypeVar("Http", httpx2.Client, httpx2.AsyncClient)
 Outcome = httpx2.Response | httpx2.RequestError
+_LONGEST = 1e6  # seconds of a timeout
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 30.0  # seconds before a retry; a longer Retry-After is the caller's to keep
 # No proxy for a service on this machine.
 _DIRECT = dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]"))
@@ -111,9 +112,10 @@ class _Calls(Generic[Http]):
             raise ClientError(
                 "this is no key of a service: a key is one line of ASCII characters without spaces"
             )
-        for name, number, least in (("timeout", timeout, "above 0"), ("retries", retries, "of at least 0")):
-            if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number < 1e6:
-                raise ClientError(f"{name} can't be {shown(number)}: give a number {least}")
+        if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < _LONGEST:
+            raise ClientError(f"timeout can't be {shown(timeout)}: give seconds above 0")
+        if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
+            raise ClientError(f"retries can't be {shown(retries)}: give a whole number of at least 0")
         self.url = url.rstrip("/")
         self._headers = {} if key is None else {"Authorization": f"Bearer {key}"}
         self._timeout, self._retries, self._is_own = timeout, retries, http is None
