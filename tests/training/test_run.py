@@ -175,13 +175,15 @@ def test_a_full_disk_is_a_sentence_and_keeps_the_file_that_is_there(tmp_path: Pa
 
 
 def test_a_resumed_training_drops_lines_that_its_checkpoint_does_not_include(tmp_path: Path) -> None:
-    """Those of later steps, that of an epoch which the checkpoint has not ended, and half a line."""
+    """Those of later steps, that of an epoch which the checkpoint has not ended, bytes that are no text, and half a line."""
     for step, epoch in ((1, 0), (4, 1), (5, 1), (8, 1), (9, 1), (8, 2), (9, 2)):
         entry = {"step": step, "epoch": epoch, "seconds": 1.0}
         with (tmp_path / HISTORY).open("a") as stream:
             stream.write(json.dumps(entry) + "\n")
-    with (tmp_path / HISTORY).open("a") as stream:
-        stream.write('{"step": 1')
+    with (tmp_path / HISTORY).open("ab") as stream:
+        stream.write(b'\xff\xfe\n{"step": 1')
+    with pytest.raises(TrainingError, match="line 8: it can't be read"):
+        load_history(tmp_path)
     state = Progress(step=8, epoch=1)
     recorder = Recorder(tmp_path, {}, state, [], pytest.fail)
     state.epoch = 2

@@ -20,7 +20,7 @@ HISTORY = "history.jsonl"
 def load_history(folder: Path) -> list[dict[str, Any]]:
     """The measurements of a run, oldest first, if it has any. Raises TrainingError for a damaged file."""
     path, entries = folder / HISTORY, []
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    lines = path.read_bytes().splitlines() if path.is_file() else []
     for number, line in enumerate(lines, start=1):
         with naming_damage(f"{path}, line {number}", "delete the line, or train again"):
             entry = json.loads(line)
@@ -57,14 +57,14 @@ class Recorder:
         record_environment(folder, progress.step)
         if (path := folder / HISTORY).is_file():
             kept = []
-            for line in path.read_text(encoding="utf-8").splitlines():
-                # The end of a line may be missing after a crash.
+            for line in path.read_bytes().splitlines():
+                # The end of a line may be missing after a crash, or its bytes.
                 with suppress(ValueError, KeyError, TypeError):
                     entry = json.loads(line)
                     if entry["step"] <= progress.step and entry["epoch"] <= progress.epoch:
                         kept.append(line)
             with new_file(path) as draft:
-                draft.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
+                draft.write_bytes(b"".join(line + b"\n" for line in kept))
         stored = stored_loggers(folder) if progress.step else {}
         for name in loggers:
             with self._leaving_out(name):
