@@ -186,6 +186,28 @@ def test_what_a_binary_loss_learns(loss: Loss, optimum: Tensor, other: Tensor, s
     assert of_all_draws(loss, other, size, hits).abs().max() > 0.01
 
 
+def test_the_gradient_of_nce_goes_to_that_of_the_likelihood_with_more_noise() -> None:
+    """Of a normalised model, in expectation over positives from P; what is left is proportional to 1 / K.
+
+    Candidates in proportion to q make the expectation exact, as each counts on its own (Mnih & Teh 2012,
+    section 3).
+    """
+    model = SCORES.log_softmax(dim=0)
+    likelihood = model.exp() - P
+    left = []
+    for rounds in (1, 100, 10_000):
+        ids = torch.arange(5).repeat_interleave((50 * UNEQUAL).round().long() * rounds)
+        draw = drawn_with_replacement(ids, UNEQUAL.log(), EVERYTHING).keeping_hits(EVERYTHING)
+        scores = model.clone().requires_grad_()
+        losses = nce(scores, scores[ids].expand(5, -1), draw)
+        (gradient,) = torch.autograd.grad((P * losses).sum(), scores)
+        left.append(float((gradient - likelihood).norm() / likelihood.norm()))
+    few, more, most = left
+    assert few > 0.05
+    assert few / more == pytest.approx(100, rel=0.2)
+    assert more / most == pytest.approx(100, rel=0.01)
+
+
 def expected_gbce_gradient(at: Tensor, t: float) -> Tensor:
     """The exact expectation over positives from P and all uniform draws of two of the other items."""
     total = torch.zeros(5, dtype=torch.float64)

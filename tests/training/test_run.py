@@ -175,7 +175,7 @@ def test_a_full_disk_is_a_sentence_and_keeps_the_file_that_is_there(tmp_path: Pa
 
 
 def test_a_resumed_training_drops_lines_that_its_checkpoint_does_not_include(tmp_path: Path) -> None:
-    """Those of later steps, that of an epoch which the checkpoint has not ended, bytes that are no text, and half a line."""
+    """Those of later steps, that of an epoch which is not ended, bytes that are no text, and half a line."""
     for step, epoch in ((1, 0), (4, 1), (5, 1), (8, 1), (9, 1), (8, 2), (9, 2)):
         entry = {"step": step, "epoch": epoch, "seconds": 1.0}
         with (tmp_path / HISTORY).open("a") as stream:
