@@ -5,12 +5,14 @@
     python -m benchmarks.papers --json --figure botev_3     one figure again; the option may be repeated
     python -m benchmarks.papers --json --quick              all in minutes, at sizes that claim nothing
 
-Every training is kept in `results/papers.json` as soon as it has ended.
+Every training is kept in `results/papers.json` as soon as it has ended. `figures` counts the figures whose
+runs are all there, `statements` what the papers state about them, and `agree` those that hold here.
 """
 
 import argparse
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +29,7 @@ from benchmarks.research import (
     word_samplers,
 )
 from benchmarks.research.estimators import PaperFigure, Result
+from benchmarks.research.statements import STATEMENTS
 
 FIGURES: dict[str, PaperFigure] = {
     "botev_1": probability.FIGURE,
@@ -60,11 +63,33 @@ def measure(options: Options) -> dict[str, Any]:
                 found = train()
                 made[name] = found | {"seconds": round(time.perf_counter() - start, 1)}
                 print(f"{measurement}: {name}: {made[name]['seconds']} s", file=sys.stderr, flush=True)
-                finish("papers", replace(options, as_json=False), {"runs": runs})
+                finish("papers", replace(options, as_json=False), found_of(runs, options))
     for name, figure in figures.items():
         if not options.quick and not options.is_trial:
             figure.plot(runs[figure.measurement], RESULTS / "papers" / f"{name}.{figure.ending}")
-    return {"runs": runs}
+    return found_of(runs, options)
+
+
+def found_of(runs: Mapping[str, Mapping[str, Result]], options: Options) -> dict[str, Any]:
+    """The figures whose runs are all there, with their statements; a quick run states nothing."""
+    figures = {
+        name: runs[figure.measurement]
+        for name, figure in FIGURES.items()
+        if figure.runs(options).keys() <= runs.get(figure.measurement, {}).keys()
+    }
+    stated = [
+        {"figure": name, "paper": one.paper, "agrees": one.agrees, "shown": one.shown(own)}
+        for name, own in figures.items()
+        if not options.quick
+        for one in STATEMENTS.get(name, ())
+    ]
+    return {
+        "figures": len(figures),
+        "statements": len(stated),
+        "agree": sum(1 for one in stated if one["agrees"]),
+        "stated": stated,
+        "runs": runs,
+    }
 
 
 if __name__ == "__main__":

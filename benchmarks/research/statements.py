@@ -1,0 +1,159 @@
+"""What the papers state about their figures, whether the runs here agree, and what these show.
+
+Whether a statement holds is judged by a person who looks at the runs; the figures in its answer are theirs.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks.research.estimators import BERNOULLI, EXACT, IMPORTANCE, STANDARD, Result, Results
+from benchmarks.research.probability import COMPLEMENTARY, SPREAD
+from benchmarks.research.softmax_regression import chosen
+
+
+class Statement(NamedTuple):
+    """A statement with its place in the paper, and what the runs of its figure show; a "no" has its cause."""
+
+    paper: str
+    agrees: bool
+    shown: Callable[[Results], str]
+
+
+def _estimate(runs: Results, name: str) -> Result:
+    """The estimates by the fewest candidates, with errors [P] of probabilities [P]."""
+    one: Result = next(one for one in runs[SPREAD]["estimates"] if one["estimator"] == name)
+    true = np.array(one["true"])
+    return one | {"true": true, "errors": np.abs(10.0 ** np.array(one["log10_estimated"]) - true)}
+
+
+def _median_error(runs: Results, name: str, low: float) -> float:
+    """Of the probabilities from `low` to `low` + .25."""
+    one = _estimate(runs, name)
+    return float(np.median(one["errors"][(one["true"] >= low) & (one["true"] < low + 0.25)]))
+
+
+def _medians(runs: Results, low: float) -> str:
+    standard, complementary = (_median_error(runs, name, low) for name in (STANDARD, COMPLEMENTARY))
+    return f"{standard:.3f} against {complementary:.3f} from {low:g} to {low + 0.25:g}"
+
+
+def _above_one(runs: Results) -> str:
+    one = _estimate(runs, STANDARD)
+    shares = [
+        np.mean(one["errors"] + one["true"] > 1.0, where=one["true"] >= low) for low in (0.0, 0.5, 0.75)
+    ]
+    return (
+        f"{shares[0]:.0%} of its estimates are above one: {shares[1]:.0%} where the probability is above .5, "
+        f"{shares[2]:.0%} above .75"
+    )
+
+
+def _root_mean_square(runs: Results, name: str) -> float:
+    return float(_estimate(runs, name)["root_mean_square_error"])
+
+
+def _last(runs: Results) -> dict[str, float]:
+    """The log likelihood of a point at the end, of the run of each estimator that is shown."""
+    return {name: one["log_likelihood"][-1] for name, one in chosen(runs).items()}
+
+
+def _by_delta(runs: Results) -> str:
+    return ", ".join(f"{one['log_likelihood'][-1]:.3f} at {name}" for name, one in runs.items())
+
+
+def _past_the_suggested(runs: Results) -> str:
+    none, own, most = (runs[f"Delta = {delta:.2f}"]["log_likelihood"][-1] for delta in (0, 6.21, 12))
+    return f"past it the gain is small: {most - own:.3f} of the {most - none:.2f} from 0 to 12"
+
+
+def _draw_time(runs: Results, name: str) -> float:
+    """How many times as long a draw takes with the most classes as with the fewest."""
+    few, *_, most = [one["draws_per_second"] for one in runs.values() if one["sampler"] == name]
+    return float(few / most)
+
+
+STATEMENTS: dict[str, tuple[Statement, ...]] = {
+    "botev_1": (
+        Statement(
+            "(a) Standard importance sampling is wildly inaccurate, and worse the closer the probability "
+            "comes to 1 (caption).",
+            True,
+            _above_one,
+        ),
+        Statement(
+            "(a) It is a significant issue for small probabilities already (caption).",
+            True,
+            lambda runs: (
+                f"median error beside complementary sums, {_medians(runs, 0.25)}; below .25 only "
+                f"{_median_error(runs, STANDARD, 0.0) / _median_error(runs, COMPLEMENTARY, 0.0):.1f} times"
+            ),
+        ),
+        Statement(
+            "(b), (c) With the correct class in the sum the error is dramatically smaller (section 4.1).",
+            True,
+            lambda runs: (
+                f"root mean square error {_root_mean_square(runs, COMPLEMENTARY):.3f} and "
+                f"{_root_mean_square(runs, BERNOULLI):.3f} against {_root_mean_square(runs, STANDARD):.0f}"
+            ),
+        ),
+        Statement(
+            "Importance and Bernoulli sampling do not differ significantly here (section 4.1).",
+            False,
+            lambda runs: (
+                "the error of Bernoulli sampling is "
+                f"{_root_mean_square(runs, BERNOULLI) / _root_mean_square(runs, COMPLEMENTARY):.1f} times as "
+                "large. Its number of terms is random, so the variance of its sum goes with the mean of u², "
+                "1/3, not with the variance of u, 1/12: theory says 2"
+            ),
+        ),
+    ),
+    "botev_2a": (
+        Statement(
+            "Both forms of complementary sums are virtually indistinguishable (caption).",
+            True,
+            lambda runs: f"{_last(runs)[IMPORTANCE]:.4f} and {_last(runs)[BERNOULLI]:.4f}",
+        ),
+        Statement(
+            "All displayed methods work well on this problem (section 6.1).",
+            True,
+            lambda runs: "from {1:.4f} to {0:.4f}; exact {2:.4f}".format(
+                *sorted(_last(runs)[name] for name in (IMPORTANCE, BERNOULLI, "BlackOut", "ranking"))[::3],
+                _last(runs)[EXACT],
+            ),
+        ),
+        Statement(
+            "A batch takes about 1,050 exponentials, and 50,000 without sampling (caption).",
+            True,
+            lambda runs: " and ".join(
+                f"{chosen(runs)[name]['exponentials']:,.0f}" for name in (IMPORTANCE, EXACT)
+            ),
+        ),
+        Statement(
+            "With z = 1, noise contrastive estimation is very poor, and so is negative sampling (caption).",
+            True,
+            lambda runs: " and ".join(
+                f"{_last(runs)[name]:.2f}" for name in ("noise contrastive estimation", "negative sampling")
+            ),
+        ),
+    ),
+    "botev_2b": (
+        Statement("Delta significantly affects how well the ranking works (section 6.1).", True, _by_delta),
+        Statement(
+            "Delta = log(C - 1), which is 6.21, is a reasonable setting (section 6.1).",
+            True,
+            _past_the_suggested,
+        ),
+    ),
+    "draw_cost": (
+        Statement(
+            "The tree of the kernel takes D log n for a draw (section 3.2).",
+            True,
+            lambda runs: (
+                f"with 100 times the classes a draw takes {_draw_time(runs, 'quadratic, tree'):.1f} times as "
+                f"long; by a kernel without a tree, the quartic one, {_draw_time(runs, 'quartic'):,.0f} times"
+            ),
+        ),
+    ),
+}
