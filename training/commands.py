@@ -11,6 +11,7 @@ from shlex import quote
 from turret.data.configuration import parse_overrides
 from turret.data.prepared import PreparedData
 from turret.data.progress import LOGGER
+from turret.tower.slots import with_slots
 from turret.training.auto.choice import RULE_AHEAD
 from turret.training.begin import AUTO, begin_run
 from turret.training.checkpoint import Progress
@@ -25,7 +26,6 @@ from turret.training.comparison.compare import (
     training_summary,
 )
 from turret.training.config.experiment import with_settings
-from turret.training.config.metric import with_slots
 from turret.training.distributed import join_world, process_count
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import EvaluatedPart

@@ -12,6 +12,7 @@ from torch import Tensor
 from turret.data.prepared import PreparedData
 from turret.data.progress import progress
 from turret.tower.repeats import Slot
+from turret.tower.slots import slot_metric, with_slots
 from turret.training.batches.batches import Batch, TrainingBatches, prefetched
 from turret.training.checkpoint import (
     Progress,
@@ -21,7 +22,7 @@ from turret.training.checkpoint import (
     save_tensors,
 )
 from turret.training.config.experiment import TrainingConfig, named_settings
-from turret.training.config.metric import AUC, slot_metric, with_slots
+from turret.training.config.metric import AUC
 from turret.training.distributed import ALONE, World, backward, check_parts
 from turret.training.errors import DivergenceError, TrainingError
 from turret.training.evaluation.evaluation import (

@@ -337,10 +337,15 @@ class ItemLine(Body):
 
 
 class ActivateRequest(Body):
-    """The version to make live; `force` accepts a low overlap with the live version."""
+    """The version to make live.
+
+    `force` accepts a recorded metric far below that of the live version or none, and a low overlap of their
+    answers; `compared` says that both were compared on the same events, so the recorded metrics don't count.
+    """
 
     version: VersionName
     force: bool = False
+    compared: bool = False
 
 
 class RollbackRequest(Body):

@@ -62,14 +62,16 @@ class Activator:
         self._run_gate = run_gate
         self._root = holder.root
 
-    async def activate(self, version: str, force: bool = False, who: str = "admin") -> Swap:
+    async def activate(
+        self, version: str, force: bool = False, who: str = "admin", compared: bool = False
+    ) -> Swap:
         """Make `version` live everywhere, after it has passed the gate.
 
-        `force` accepts answers that overlap too little with those of the live version. Raises BundleError,
-        without any effect, if a check fails, its `reason`; BusyError if other calls hold the lock too long.
+        `force` and `compared` are those of `GateRequest`. Raises BundleError, without any effect, if a check
+        fails, its `reason`; BusyError if other calls hold the lock too long.
         """
         async with self._turn() as before:
-            report = await self._check(before, version, force, who)
+            report = await self._check(before, version, force, who, compared=compared)
             failed = (report.reason,) if report.failed else ()
             line = new_activation(version, who, manifest=report.manifest, forced=force, failed=failed)
             after = await self._make_live(before, line, checks_rules=not force)
@@ -185,6 +187,7 @@ class Activator:
         force: bool,
         who: str,
         accepted: frozenset[str] = frozenset(),
+        compared: bool = False,
     ) -> GateReport:
         """Raise BundleError, and log it, unless a version passes the gate but for `accepted` checks."""
         settings = self._settings
@@ -194,6 +197,7 @@ class Activator:
                 version=version,
                 live=before.live.version if before else None,
                 force=force,
+                compared=compared,
                 overlap_minimum=settings.overlap_minimum,
                 recall_minimum=settings.recall_minimum,
             )

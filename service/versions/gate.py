@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import ValidationError
 
@@ -19,6 +19,7 @@ from turret.service.errors import ServiceError
 from turret.service.versions.folder import activation_lock, without_folder
 from turret.service.versions.memory import available_bytes, in_words, needed_bytes
 from turret.service.versions.record import Stored, now
+from turret.service.versions.recorded import compare_recorded
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.golden import GoldenQuery, check_golden, load_golden
 from turret.tower.config import MEMORY_FACTOR, OVERLAP_MINIMUM, RECALL_MINIMUM
@@ -33,8 +34,9 @@ from turret.tower.retrieval import Ranking, Retriever
 FOLDER = ".gate"
 _REPORT_BYTES = 100_000
 K = 10
-Reason = Literal["unknown", "memory", "checksum", "soundness", "golden", "recall", "overlap", "crashed"]
-_STEPS: tuple[Reason, ...] = ("unknown", "memory", "checksum", "soundness", "golden", "recall", "overlap")
+Step = Literal["unknown", "memory", "checksum", "soundness", "golden", "recall", "metric", "overlap"]
+Reason = Step | Literal["crashed"]
+_STEPS: tuple[Step, ...] = get_args(Step)
 
 
 class Check(Stored):
@@ -46,12 +48,16 @@ class Check(Stored):
 
 
 class GateRequest(Stored):
-    """The version to check, the live one, and the thresholds (see `service.settings`)."""
+    """The version to check, the live one, and the thresholds (see `service.settings`).
+
+    `compared`: the caller has compared both on the same events, so their recorded metrics say no more.
+    """
 
     root: Path
     version: str
     live: str | None = None
     force: bool = False
+    compared: bool = False
     overlap_minimum: float = 0.0
     recall_minimum: float = 0.0
 
@@ -59,8 +65,8 @@ class GateRequest(Stored):
 class GateReport(Stored):
     """The checks in their order, up to the first that failed.
 
-    `forced`: a failed check of the overlap is accepted. `manifest`: the SHA-256 of the manifest of the
-    checked files; only these may be activated.
+    `forced`: a failed check of the metric or the overlap is accepted. `manifest`: the SHA-256 of the manifest
+    of the checked files; only these may be activated.
     """
 
     version: str
@@ -77,7 +83,7 @@ class GateReport(Stored):
     @property
     def passed(self) -> bool:
         """Whether the version may go live."""
-        return self.failed is None or (self.forced and self.failed.name == "overlap")
+        return self.failed is None or (self.forced and self.failed.name in ("metric", "overlap"))
 
     @property
     def reason(self) -> Reason:
@@ -231,6 +237,17 @@ class _Gate:
             )
         return f"{result}, and no less elsewhere"
 
+    def metric(self) -> str:
+        """Its recorded metric is not far below that of the live version."""
+        assert self._bundle is not None
+        request, live = self._request, None
+        if request.compared:
+            return "both versions were compared on the same events"
+        with suppress(BundleError):  # a live version that can't be read is to be replaced
+            if request.live is not None and request.live != request.version:
+                live = read_manifest(request.root / request.live)
+        return compare_recorded(self._bundle.manifest, live)
+
     def overlap(self) -> str:
         """Its answers overlap enough with those of the live version."""
         assert self._bundle is not None
@@ -314,7 +331,7 @@ def _gate_text(report: GateReport | None) -> str:
     return ("forced: " if report.passed else "failed: ") + report.refusal if report.failed else "passed"
 
 
-def activate_in_folder(version: str, bundles: Path, force: bool = False) -> str:
+def activate_in_folder(version: str, bundles: Path, force: bool = False, compared: bool = False) -> str:
     """Move the folder's pointer to a version that passes the gate, as in a service; return a message.
 
     Raises BundleError.
@@ -323,6 +340,7 @@ def activate_in_folder(version: str, bundles: Path, force: bool = False) -> str:
         root=bundles,
         version=version,
         force=force,
+        compared=compared,
         overlap_minimum=_from_environment("TURRET_OVERLAP_MINIMUM", OVERLAP_MINIMUM),
         recall_minimum=_from_environment("TURRET_RECALL_MINIMUM", RECALL_MINIMUM),
     )

@@ -26,7 +26,7 @@ from turret.tower.format.manifest import read_manifest
 # Beyond the interpreter's memory and the files; a check of 100,000 items took 35 MB.
 _BASE_BYTES, _THREAD_BYTES = 256_000_000, 16_000_000
 # Requests come first, also while the process imports its libraries. Beside six busy processes on two cores a
-# check takes 23 s so, 63 s at 10, and over 400 s at 19: the limit comes first, when somebody has to roll back.
+# check takes 23 s so, 63 s at 10, and 400 s at 19, past the limit, when somebody has to go back a version.
 _PROGRAM = f"import os; os.nice(5); from {__name__} import main; main()"
 
 

@@ -18,7 +18,7 @@ from turret.tower.bundle.publish import publish
 from turret.tower.format.index_settings import IvfSettings, SearchParams
 from turret.tower.format.manifest import IndexChoice, MeasuredRecall, read_manifest
 
-ALL = ["memory", "checksum", "soundness", "golden", "recall", "overlap"]
+ALL = ["memory", "checksum", "soundness", "golden", "recall", "metric", "overlap"]
 
 
 @pytest.fixture

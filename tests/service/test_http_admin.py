@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,18 @@ def test_another_version_answers_after_its_activation(fresh_client: TestClient, 
     assert current(versions) == "v2"
     assert 'turret_live_version{version="v2"} 1.0' in fresh_client.get("/metrics").text
     assert fresh_client.get("/readyz").json()["version"] == "v2"
+
+
+def test_another_model_that_was_never_evaluated_needs_force_or_a_comparison(
+    fresh_client: TestClient, versions: Path
+) -> None:
+    for version, accepted in (("v3", "force"), ("v4", "compared")):
+        publish(versions, replace(contents(version), model=version.encode()))
+        words = message(activate(fresh_client, version), 409)
+        assert f"version {version} was never evaluated" in words
+        assert "with force" in words  # by which the page offers it
+        assert activate(fresh_client, version, **{accepted: True}).status_code == 200
+    assert fresh_client.get("/v1/activations").json()["activations"][1]["failed"] == ["metric"]
 
 
 def test_a_folder_on_a_file_system_without_locks_is_refused_in_words(

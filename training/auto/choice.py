@@ -16,6 +16,7 @@ from turret.data.files import scratch_folder
 from turret.data.prepared import PreparedData
 from turret.data.progress import counted, progress
 from turret.tower.errors import TowerError
+from turret.tower.slots import with_slots
 from turret.training.auto.candidates import (
     MOST_ENCODED,
     MOST_SCORED,
@@ -29,7 +30,6 @@ from turret.training.auto.candidates import (
 from turret.training.auto.picking import Below, Pick, Tried, pick
 from turret.training.baselines.registry import ALL, BASELINES, chosen_baselines
 from turret.training.config.experiment import ExperimentConfig, load_experiment, with_settings
-from turret.training.config.metric import with_slots
 from turret.training.errors import DivergenceError, TrainingError
 from turret.training.evaluation.evaluation import means_of, slot_sets, values_of
 from turret.training.evaluation.metrics import Values

@@ -12,9 +12,10 @@ from turret.data.prepared import HistoryEnd, PreparedData
 from turret.data.progress import progress
 from turret.data.ranges import distinct, ranges
 from turret.tower.repeats import Slot
+from turret.tower.slots import SLOTS, slot_metric
 from turret.tower.towers.model import TwoTowers
 from turret.training.config.experiment import EvaluationConfig
-from turret.training.config.metric import AUC, SLOTS, slot_metric
+from turret.training.config.metric import AUC
 from turret.training.errors import TrainingError
 from turret.training.evaluation.metrics import (
     USED,

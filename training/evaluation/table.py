@@ -12,7 +12,7 @@ from turret.data.text import (
     text_table,
     with_interval,
 )
-from turret.training.config.metric import SLOTS, slot_metric
+from turret.tower.slots import SLOTS, slot_metric
 from turret.training.evaluation.evaluation import SLICED, TOWERS
 
 Report = dict[str, Any]

@@ -26,6 +26,7 @@ from turret.data.prepared import PreparedData
 from turret.data.progress import counted
 from turret.data.text import text_table
 from turret.tower.config import Settings
+from turret.tower.slots import with_slots
 from turret.training.config.experiment import (
     ExperimentConfig,
     differences,
@@ -33,7 +34,6 @@ from turret.training.config.experiment import (
     with_settings,
     write_experiment,
 )
-from turret.training.config.metric import with_slots
 from turret.training.errors import DivergenceError, TrainingError
 from turret.training.evaluation.evaluation import validated_items
 from turret.training.process import pick_device

@@ -10,6 +10,7 @@ from turret.data.prepared import PreparedData
 from turret.data.progress import counted
 from turret.tower.config import FeatureNames
 from turret.tower.repeats import Slot
+from turret.tower.slots import slot_metric
 from turret.training.baselines.registry import BASELINES
 from turret.training.checkpoint import Progress
 from turret.training.config.experiment import (
@@ -18,7 +19,7 @@ from turret.training.config.experiment import (
     load_experiment,
     shipped_experiments,
 )
-from turret.training.config.metric import AUC, slot_metric
+from turret.training.config.metric import AUC
 from turret.training.evaluation.evaluation import TOWERS
 from turret.training.evaluation.metrics import LEAST_USERS, STRANGERS
 from turret.training.used_items import leaves_out_all, wants_repeats

@@ -62,9 +62,9 @@ def activate(
     With `--url` the running service swaps it in between two requests; its key is read from
     `TURRET_ADMIN_KEY`, or from `admin.key` among the bundles (or where `TURRET_ADMIN_KEY_FILE` says).
     Without it, only the folder's pointer moves, and the next service that starts reads it. The gate is the
-    same: files, memory, golden queries, recall, and the overlap of the answers with those of the current
-    version. A version that was never evaluated, or whose recorded metric is more than a fifth below that of
-    the live one, needs `--force`.
+    same: files, memory, golden queries, recall, the recorded metric, and the overlap of the answers with
+    those of the current version. A version that was never evaluated, or whose recorded metric is more than a
+    fifth below that of the live one, needs `--force`.
 
     With `--not-worse-than live` both versions also rank the events of `--data` that neither was trained on,
     on the first day those of the test part. The new one is activated if the 95 % interval of the difference
@@ -74,7 +74,6 @@ def activate(
     Example: `turret activate spring --not-worse-than live --data var/prepared`
     """
     from turret.activation.live import activate_version
-    from turret.activation.recorded import check_recorded
 
     options = {"metric": metric, "margin": margin, "data": data}
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
@@ -83,9 +82,7 @@ def activate(
     elif given:
         name, value = next(iter(given.items()))
         raise TurretError(f"--{name} {value} belongs to --not-worse-than; add --not-worse-than live")
-    elif not force and (figures := check_recorded(version, bundles, url)):
-        print(figures, flush=True)
-    print(activate_version(version, bundles, url, force))
+    print(activate_version(version, bundles, url, force, compared=not_worse_than is not None))
 
 
 def _compared(

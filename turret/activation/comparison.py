@@ -16,7 +16,8 @@ from turret.data.prepared import PreparedData
 from turret.tower.bundle.golden import load
 from turret.tower.kinds import CountedKinds
 from turret.tower.repeats import Slot
-from turret.training.config.metric import AUC, METRICS, RANKING_METRIC, SLOTS
+from turret.tower.slots import SLOTS
+from turret.training.config.metric import AUC, METRICS, RANKING_METRIC
 from turret.training.evaluation.metrics import LEAST_USERS, Values, difference_interval
 
 

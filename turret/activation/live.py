@@ -10,12 +10,14 @@ from turret.service.versions.gate import activate_in_folder
 from turret.tower.format.listing import current
 
 
-def activate_version(version: str, bundles: Path, url: str | None, force: bool = False) -> str:
+def activate_version(
+    version: str, bundles: Path, url: str | None, force: bool = False, compared: bool = False
+) -> str:
     """Activate in a running service, or move the folder's pointer; return a message."""
     if url is None:
-        return activate_in_folder(version, bundles, force)
+        return activate_in_folder(version, bundles, force, compared)
     with admin_client(bundles, url) as client:
-        return _swapped(url, client.activate(version, force=force))
+        return _swapped(url, client.activate(version, force=force, compared=compared))
 
 
 def roll_back(bundles: Path, url: str) -> str:

@@ -16,8 +16,9 @@ from turret.tower.index.planner import Plan
 from turret.tower.kinds import CountedKinds
 from turret.tower.repeats import Bonus, Events, Slot
 from turret.tower.retrieval import Ranking, Retriever
+from turret.tower.slots import slot_metric
 from turret.tower.times import Times
-from turret.training.config.metric import AUC, slot_metric
+from turret.training.config.metric import AUC
 from turret.training.evaluation.metrics import Values, metrics_at
 
 _USERS_A_BLOCK = 256

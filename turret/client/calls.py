@@ -397,9 +397,16 @@ def activations() -> Call[version_answers.ActivationsAnswer]:
     return _get("/v1/activations", version_answers.ActivationsAnswer)
 
 
-def activate(version: str, *, force: bool = False) -> Call[version_answers.ActivateAnswer]:
-    """Make a version live in every worker, after it has passed the gate; `force` accepts a low overlap."""
-    body = {"version": version} | ({"force": True} if force else {})
+def activate(
+    version: str, *, force: bool = False, compared: bool = False
+) -> Call[version_answers.ActivateAnswer]:
+    """Make a version live in every worker, after it has passed the gate.
+
+    `force` accepts a low recorded metric or none, and a low overlap; `compared` says that both versions were
+    compared on the same events.
+    """
+    given = {"force": force, "compared": compared}
+    body = {"version": version} | {name: True for name, value in given.items() if value}
     return _swap("/admin/activate", body)
 
 

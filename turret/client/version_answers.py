@@ -54,7 +54,10 @@ class Check(Answer):
 
 
 class GateReport(Answer):
-    """The checks in their order, up to the first that failed; `forced`: a failed overlap was accepted."""
+    """The checks in their order, up to the first that failed.
+
+    `forced`: a failed metric or overlap was accepted.
+    """
 
     version: str
     time: str

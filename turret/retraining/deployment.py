@@ -69,7 +69,7 @@ def deploy(settings: RetrainSettings, state: Retraining) -> None:
         elif url is not None and live == version:  # a running service logs each activation
             said = f"{url} serves {version} now."
         else:  # a first version is current since its export and is checked here
-            said = activate_version(version, settings.bundles, url)
+            said = activate_version(version, settings.bundles, url, compared=True)
     except (BundleError, AnswerError) as error:
         if isinstance(error, AnswerError) and error.status != _CONFLICT:
             raise
@@ -112,7 +112,7 @@ def judge_canary(settings: RetrainSettings, canary: str | None) -> EndedCanary |
     decision, message, _ = _judged(comparison)
     if decision != "refused":
         try:
-            said = activate_version(canary, settings.bundles, settings.url)
+            said = activate_version(canary, settings.bundles, settings.url, compared=True)
             report(f"The canary {canary} is promoted: {message} {said}")
             return EndedCanary(version=canary, decision="promoted", message=message, figures=comparison)
         except AnswerError as error:

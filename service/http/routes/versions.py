@@ -79,7 +79,7 @@ async def activate(
     The answer comes when all workers of all replicas serve it; `behind` lists the processes of this replica
     that are late, `replicas_behind` the other replicas; `warning` says that nobody could be asked.
     """
-    return await _swap(parts, parts.activator.activate(body.version, body.force, key_name))
+    return await _swap(parts, parts.activator.activate(body.version, body.force, key_name, body.compared))
 
 
 @admin.post("/rollback")

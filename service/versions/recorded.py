@@ -1,0 +1,58 @@
+"""Whether the metric in the manifest of a version speaks against it."""
+
+from turret.tower.errors import BundleError
+from turret.tower.format.manifest import Manifest
+from turret.tower.slots import with_slots
+
+# Twice the accepted loss of --not-worse-than: figures of other users, without an interval, differ by more.
+MOST_LOSS = 0.2
+_PARTS, _METRIC, _MODEL = ("test", "validation"), "ndcg@10", "model.safetensors"
+_REMEDY = (
+    "`turret activate --not-worse-than live` compares both on the same events; activate it with force if "
+    "that is intended"
+)
+
+
+def compare_recorded(new: Manifest, live: Manifest | None) -> str:
+    """Compare the metric that `turret evaluate` left in a bundle with that of the live version.
+
+    Returns a sentence about the figures, or the reason that there are none to compare. Raises BundleError for
+    a version that was never evaluated or whose metric is below the live one's by more than a fifth.
+    """
+    never = f"version {new.version} was never evaluated; `turret evaluate` its run, and export it again"
+    if live is None:
+        return "there is no other version to compare it with" if _figures(new) else never
+    if live.files.get(_MODEL) == new.files.get(_MODEL):
+        return f"it has the same model as version {live.version}"
+    if not _figures(new):
+        raise BundleError(f"{never}. {_REMEDY}")
+    ours, others = _figures(new), _figures(live)
+    names = [name for name in ours if name in others]
+    if not names:
+        return f"its metric is not compared: version {live.version} has none recorded like it"
+    name = next((one for one in names if one[1] == _METRIC), names[0])
+    data = (
+        "the same data" if new.fingerprints.get("data") == live.fingerprints.get("data") else "its own data"
+    )
+    of_part = ({one[1]: mean for one, mean in each.items() if one[0] == name[0]} for each in (ours, others))
+    shown, other = (with_slots(means, name[1]) for means in of_part)
+    figures = (
+        f"recorded {name[1]} is {shown} against {other} of version {live.version}, each on the {name[0]} "
+        f"part of {data}"
+    )
+    if ours[name] < (1 - MOST_LOSS) * others[name]:
+        raise BundleError(
+            f"version {new.version} may be worse: its {figures}, which is below it by more than "
+            f"{MOST_LOSS:.0%}. {_REMEDY}"
+        )
+    return f"its {figures}"
+
+
+def _figures(manifest: Manifest) -> dict[tuple[str, str], float]:
+    """The means of the model's metrics by part and name, those of the test part first."""
+    return {
+        (part, name): figure["mean"]
+        for part in _PARTS
+        for name, figure in manifest.metrics.get(part, {}).get("towers", {}).items()
+        if isinstance(figure, dict) and "mean" in figure
+    }
