@@ -111,6 +111,10 @@ def system_errors_told() -> Iterator[None]:
         raise TurretError(sentence) from error
 
 
+class ArgumentError(TurretError, ValueError):
+    """An argument of a Python call whose value doesn't fit."""
+
+
 class MissingExtraError(TurretError, ImportError):
     """A public name whose extra is not installed; the message has the command that installs it."""
 

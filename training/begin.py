@@ -56,7 +56,7 @@ def begin_run(
     prepared = data if isinstance(data, PreparedData) else PreparedData.open(data or DATA)
     parent = None if origin is None else bundle_folder(origin).resolve()
     if experiment != AUTO:
-        settings = _settings(experiment, values, parent)
+        settings = settings_of(experiment, values, parent)
         return Run(folder, settings, prepared.folder, prepared.fingerprint, parent), prepared
     if parent is not None:
         raise TrainingError(
@@ -69,9 +69,10 @@ def begin_run(
     return Run(folder, chosen, prepared.folder, prepared.fingerprint, choice=choice), prepared
 
 
-def _settings(
+def settings_of(
     experiment: ExperimentConfig | str | None, values: Mapping[str, object], parent: Path | None
 ) -> ExperimentConfig:
+    """The settings of a run, as `begin_run` takes them; `parent` is a bundle. Raises ConfigurationError."""
     if isinstance(experiment, ExperimentConfig):
         return with_settings(experiment, values)
     if experiment is None and parent is not None:
@@ -90,7 +91,7 @@ def _check_begun(
         )
     if experiment is None or (experiment == AUTO and run.choice is not None):
         experiment = run.experiment
-    if experiment == AUTO or _settings(experiment, values, None) != run.experiment:
+    if experiment == AUTO or settings_of(experiment, values, None) != run.experiment:
         raise TrainingError(
             f"--resume: {run.folder} was begun with other settings, and keeps them; leave out --experiment "
             "and --set, or start another run with --run."

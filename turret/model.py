@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from turret.arguments import checked
-from turret.data.errors import shown
+from turret.data.errors import ArgumentError, shown
 from turret.data.features import QUERY
 from turret.data.kinds import Seen
 from turret.data.moments import FORMS, parse_moment
@@ -89,7 +89,7 @@ class Model:
         Raises:
             EncodingError: the user tower has no such feature, or the value does not fit it.
             FilterError: the catalog has no such field, or the condition does not fit it.
-            ValueError: `k` is not positive, an event has no item or other keys, times are missing, unreadable
+            ArgumentError: `k` is not positive, an event has no item or other keys, times are missing, unreadable
                 or not in order, the bundle doesn't have a kind, or `among` has no items, as all used ones
                 are left out.
         """
@@ -100,9 +100,8 @@ class Model:
         else:
             seen = tuple(exclude_seen)
         if refusal := refusal_of(among, self.bundle.manifest, seen):
-            raise ValueError(f"among = {among!r}: {refusal}")
-        if k < 1:
-            raise ValueError(f"k = {k}: it must be at least 1")
+            raise ArgumentError(f"among = {among!r}: {refusal}")
+        _check_count(k)
         try:
             self.bundle.encoder.check([features or {}])
         except EncodingError as error:
@@ -144,7 +143,7 @@ class Model:
 
         Raises:
             BundleError: the bundle recommends for users.
-            EncodingError, FilterError, ValueError: as `recommend`.
+            EncodingError, FilterError, ArgumentError: as `recommend`.
         """
         if not self.bundle.manifest.reads_queries:
             raise BundleError(f"version {self.version} recommends for users, not for queries: call recommend")
@@ -153,7 +152,11 @@ class Model:
 
     @checked
     def similar(self, item: Id, k: int = 10) -> list[Recommendation]:
-        """Return the k items nearest to an item, best first. Raises BundleError for an unknown item."""
+        """Return the k items nearest to an item, best first.
+
+        Raises BundleError for an unknown item, ArgumentError as `recommend`.
+        """
+        _check_count(k)
         (own,) = _ids("item", [item])
         if (row := self.bundle.vocabulary.row(own)) is None:
             raise BundleError(f"version {self.version} has no item {shown(item)}")
@@ -174,16 +177,16 @@ class Model:
         for one in events:
             if not {"item"} <= one.keys() <= {"item", "kind", "time"}:
                 form = '{"item": ID, "kind": NAME, "time": TIME}'
-                raise ValueError(f"{dict(one)} is no event; give an id, or {form}")
+                raise ArgumentError(f"{dict(one)} is no event; give an id, or {form}")
         kinds = [one.get("kind") for one in events]
         named = [*kinds, *(seen if isinstance(seen, tuple) else ())]
         for kind in named:
             if not isinstance(kind, str | None):
-                raise ValueError(f"kind = {shown(kind)}: give a text")
+                raise ArgumentError(f"kind = {shown(kind)}: give a text")
         unknown = [kind for kind in named if kind is not None and kind not in manifest.kinds]
         if manifest.kinds and unknown:
             known = ", ".join(manifest.kinds)
-            raise ValueError(f"version {self.version} has no kind {shown(unknown[0])}; give one of {known}")
+            raise ArgumentError(f"version {self.version} has no kind {shown(unknown[0])}; give one of {known}")
         counted, items = CountedKinds(manifest, seen), _ids("history", (one["item"] for one in events))
         times = _times([one.get("time") for one in events], at)
         return read_history(self.bundle.vocabulary, counted, items, kinds, times)
@@ -198,30 +201,35 @@ class Model:
         ]
 
 
+def _check_count(k: int) -> None:
+    if k < 1:
+        raise ArgumentError(f"k = {k}: it must be at least 1")
+
+
 def _ids(name: str, given: Iterable[Any]) -> list[Id]:
-    """The ids of an argument. Raises ValueError for what can be none: a list, true, or a huge number."""
+    """The ids of an argument. Raises ArgumentError for what can be none: a list, true, or a huge number."""
     ids = list(given)
     for one in ids:
         is_huge = isinstance(one, int) and one.bit_length() > _BITS
         is_list = (np.iterable(one) and not isinstance(one, str)) or not isinstance(one, Hashable)
         if isinstance(one, bool | np.bool_) or is_huge or is_list:
-            raise ValueError(f"{name} has {shown(one)}, which is no id; give whole numbers or texts")
+            raise ArgumentError(f"{name} has {shown(one)}, which is no id; give whole numbers or texts")
     return ids
 
 
 def _times(given: Sequence[Moment | None], at: Moment | None) -> Times | None:
-    """The times of events, if they have some. Raises ValueError unless all have one, oldest first."""
+    """The times of events, if they have some. Raises ArgumentError unless all have one, oldest first."""
     if all(time is None for time in given):
         return None
     times = [*given, at] if at is not None else given
     found = [None if time is None or _is_far(time) else parse_moment(str(time)) for time in times]
     for time, milliseconds in zip(times, found, strict=True):
         if milliseconds is None:
-            raise ValueError(f"time = {shown(time)}: {FORMS}, for all events or none")
+            raise ArgumentError(f"time = {shown(time)}: {FORMS}, for all events or none")
     seconds = np.array(found, dtype=np.float64) / 1_000
     seconds = seconds if at is not None else np.append(seconds, max(seconds[-1], now()))
     if (np.diff(seconds) < 0).any():
-        raise ValueError("the times of the history are not in order, or `at` is before the newest of them")
+        raise ArgumentError("the times of the history are not in order, or `at` is before the newest of them")
     return Times(seconds[:-1], float(seconds[-1]))
 
 

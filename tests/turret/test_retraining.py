@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 import turret.cli
 from tests.support.trained import trained_shop
 from tests.turret.conftest import DAY, START, record, taste_contents, taste_log
-from turret.data.errors import TurretError
+from turret.data.errors import ConfigurationError, TurretError
 from turret.data.prepared import PreparedData
 from turret.retraining import retrain as retrain_module
 from turret.retraining.retrain import STEPS, Step, publish_run, retrain, train_run
@@ -190,6 +190,14 @@ def test_few_events_wait_for_more(shop: RetrainSettings) -> None:
     assert waiting.message.endswith("--at-least 100,000 are needed: nothing is trained.")
     trained = retrain(shop)
     assert (trained.decision, trained.new_events) == ("activated", waiting.new_events)
+
+
+def test_settings_that_do_not_fit_leave_the_data_as_it_is(shop: RetrainSettings) -> None:
+    before = PreparedData.open(shop.data).fingerprint
+    (shop.bundles / "current").unlink()
+    with pytest.raises(ConfigurationError, match="nonsense"):
+        retrain(replace(shop, overrides=["training.nonsense=3"]))
+    assert PreparedData.open(shop.data).fingerprint == before
 
 
 def test_events_that_no_warm_start_can_learn_from_leave_the_data_as_it_is(

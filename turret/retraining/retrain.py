@@ -42,7 +42,7 @@ from turret.tower.format.listing import version_folder
 from turret.tower.format.manifest import Manifest, read_manifest
 from turret.tower.tuning.choice import IndexRequest
 from turret.training.batches.batches import target_counts
-from turret.training.begin import begin_run
+from turret.training.begin import AUTO, begin_run, settings_of
 from turret.training.export.export import export, export_warnings
 from turret.training.run import CHECKPOINT, Run
 from turret.training.trainer import train
@@ -174,13 +174,16 @@ def live_manifest(settings: RetrainSettings, live: str | None) -> Manifest | Non
 
 
 def begin(settings: RetrainSettings, state: Retraining) -> None:
-    """Look at the data and at the live version.
+    """Look at the data, at the live version and at the settings of a training, before the data changes.
 
     Raises DataError for data that can't be used, BundleError for a live version that can't be read,
-    ClientError where the service can't be reached, EngineError where no address of the live version's vector
-    engine is named.
+    ConfigurationError for settings that don't fit, ClientError where the service can't be reached,
+    EngineError where no address of the live version's vector engine is named.
     """
     data, state.live = open_data(settings), live_version(settings.bundles, settings.url)
+    if settings.overrides and settings.experiment != AUTO:  # which tries them with its data
+        folder = None if state.live is None else version_folder(settings.bundles, state.live)
+        settings_of(settings.experiment, parse_overrides(settings.overrides), folder)
     state.before = size_of(data)
     manifest = live_manifest(settings, state.live)
     if manifest is not None and isinstance(manifest.index, EngineSettings):
