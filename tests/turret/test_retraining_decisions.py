@@ -64,7 +64,8 @@ class Service:
         self.calls.append("route")
         self.canary = None if canary is None else RouteShare(**canary)
 
-    def activate(self, version: str, force: bool) -> ActivateAnswer:
+    def activate(self, version: str, force: bool, compared: bool) -> ActivateAnswer:
+        assert compared, "the commands before have compared it"
         self.calls.append("activate")
         if self.error:
             raise self.error
