@@ -38,6 +38,12 @@ BETWEEN = " > "
 MOST_LEVELS = 10
 """The levels of a path that are read; further ones are left out."""
 
+LIST_SEPARATOR = "|"
+"""The separator of lists in texts where no other is stated or found."""
+
+FORM_SEPARATOR = "|"
+"""The separator of the formats of dates in `Feature.written`."""
+
 SIGNS = r"[\s\u00a0\u202f'\u2019%]|[$€£¥₹]|\b(?:EUR|USD|GBP|CHF|SEK|NOK|DKK|PLN|JPY|CNY|INR|kr|zł|Fr\.)"
 """A pattern of signs in texts of numbers that are left out, for `re` and for Polars."""
 _SIGN = re.compile(SIGNS)
@@ -68,18 +74,36 @@ def number_form(decimal: str) -> str:
 _FORMS = {decimal: re.compile(number_form(decimal)) for decimal in ".,"}
 
 
-def number_of(text: str) -> float | None:
+def number_of(text: str, mark: str = "") -> float | None:
     """Read a text with one number, as a column of them is read; None if the decimal mark can't be told.
+
+    A stated decimal `mark` tells it.
 
     >>> number_of("€ 1,299.00"), number_of("12,5 %"), number_of("1.299")
     (1299.0, 12.5, None)
     """
     bare, found = _SIGN.sub("", text), set()
     for decimal, thousands in (".,", ",."):
-        if _FORMS[decimal].fullmatch(bare):
+        if mark in ("", decimal) and _FORMS[decimal].fullmatch(bare):
             found.add(float(bare.replace(thousands, "").replace(decimal, ".")))
     value = found.pop() if len(found) == 1 else math.inf
     return value if math.isfinite(value) else None
+
+
+def list_of(text: str, separator: str) -> list[str] | None:
+    """Read a list in JSON, or values between separators; None for a text in brackets that is no JSON.
+
+    >>> list_of("red; blue", ";"), list_of('["red", "blue"]', ";")
+    (['red', 'blue'], ['red', 'blue'])
+    """
+    values = text.split(separator)
+    if text.startswith("[") and text.endswith("]"):
+        try:
+            values = json.loads(text)  # brackets hold a list
+        except (ValueError, RecursionError):
+            return None
+    printed = (str(value).strip() for value in values if value is not None)
+    return [value for value in printed if value]
 
 
 def date_features(name: str, days: float) -> dict[str, object]:
@@ -103,6 +127,9 @@ class Feature(BaseModel, frozen=True, extra="forbid"):
       without unknown ones.
     - `number`: `(x - mean) / deviation`; 0 (the mean) if missing.
     - `vector`: `width` numbers, each over `deviation`; NaN if missing.
+
+    `written` is how texts of the catalog have it, where not as usual: the decimal comma of a number, the
+    separator of a list, and the formats of the date behind the number of days.
     """
 
     name: str
@@ -112,6 +139,7 @@ class Feature(BaseModel, frozen=True, extra="forbid"):
     deviation: float = 1.0
     words: bool = False
     width: int = 0
+    written: str = ""
 
     @property
     def size(self) -> int:
@@ -121,6 +149,16 @@ class Feature(BaseModel, frozen=True, extra="forbid"):
     @cached_property
     def _codes(self) -> dict[str, int]:
         return {value: code for code, value in enumerate(self.values, start=1)}
+
+    def read(self, text: str) -> object:
+        """A text of the catalog as `prepare` reads it: a number or a list where it is one, else the text."""
+        if self.kind == "number":
+            number = number_of(text, self.written if self.written == "," else "")
+            return text if number is None else number
+        if self.kind == "multi":
+            values = list_of(text, self.written or LIST_SEPARATOR)
+            return text if values is None else values
+        return text
 
     def encode_one(self, raw: object) -> int | list[int] | float | NDArray[np.float32]:
         """Encode one raw value, or None for a missing one.
@@ -287,7 +325,7 @@ class Features:
         folder.mkdir(parents=True, exist_ok=True)
         # Fields that only other features have are not stored, so that fingerprints stay.
         described = [
-            one.model_dump(exclude={name for name in ("words", "width") if not getattr(one, name)})
+            one.model_dump(exclude={name for name in ("words", "width", "written") if not getattr(one, name)})
             for one in self.features
         ]
         text = json.dumps({"count": self.count, "features": described}, ensure_ascii=False)

@@ -1,7 +1,10 @@
 """Moments and pauses that a user writes, as milliseconds: dates, times and numbers, since 1970."""
 
 import math
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated
 
 from pydantic import AfterValidator
@@ -12,21 +15,33 @@ PER_SECOND = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanos
 FORMS = "write it like 2024-05-01 or 2024-05-01T12:30, or as seconds or milliseconds since 1970"
 
 
-def parse_moment(moment: str | float) -> float | None:
+_CLOCKS = ("", " %H:%M", " %H:%M:%S")
+
+
+def parse_moment(moment: str | float, forms: Iterable[str] = ()) -> float | None:
     """Parse a date or time (UTC without an offset), or a number in a unit of `PER_SECOND` since 1970.
 
     Returns milliseconds, or None for anything else; numbers are told apart as times between 1990 and 2100. A
-    date may be without separators: 20240501.
+    date may be without separators: 20240501; or in one of the `forms` of days, with or without a time.
     """
     if (number := as_number(moment)) is not None:
         for scale in PER_SECOND.values():
             if YEAR_1990 * scale <= number < YEAR_2100 * scale:
                 return number * 1000.0 / scale
-    try:
-        date = datetime.fromisoformat(str(moment).strip())
-    except ValueError:
-        return None
-    return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() * 1000.0
+    text = str(moment).strip()
+    readers: list[Callable[[str], datetime]] = [
+        datetime.fromisoformat,
+        *(partial(_in_form, form + clock) for form in forms for clock in _CLOCKS),
+    ]
+    for read in readers:
+        with suppress(ValueError):
+            date = read(text)
+            return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() * 1000.0
+    return None
+
+
+def _in_form(form: str, text: str) -> datetime:
+    return datetime.strptime(text, form).replace(tzinfo=UTC)
 
 
 def milliseconds(time: str) -> int:

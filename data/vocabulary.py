@@ -24,6 +24,10 @@ STRANGER = "session:"  # begins the id of a user who is known by a session alone
 NORMAL_FORM: Literal["NFC"] = "NFC"
 """The Unicode form of all ids, in which é is one character."""
 
+_WITHOUT_WIDTH = "\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\ufeff"
+BLANKS = "".join(filter(str.isspace, map(chr, range(0x3001)))) + _WITHOUT_WIDTH
+"""What belongs to no id at its ends: blanks, and marks of the byte order or the direction of writing."""
+
 _MOST_SIGNS = 4
 _CANONICAL = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
@@ -141,7 +145,7 @@ def plain_id(text: str) -> str:
     """Return a text as an id: without blanks around it, and in one Unicode form. Blanks alone stay."""
     if not text.isascii() and _is_quickly_normalized(text):
         text = normalize(NORMAL_FORM, text)
-    return text.strip("\ufeff").strip() or text
+    return text.strip(BLANKS) or text
 
 
 def _is_quickly_normalized(text: str) -> bool:

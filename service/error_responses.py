@@ -5,7 +5,7 @@ Further fields at fault follow as `others`.
 
 import math
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,10 @@ from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
 from turret.service.calls import call_of
-from turret.service.errors import InvalidFieldError, NotReadyError, RequestError
-from turret.service.schemas.bodies import field_error, refusal_of
+from turret.service.errors import NotReadyError, RequestError, invalid_fields
+from turret.service.schemas.bodies import parameter_error
 from turret.service.versions.folder import without_folder
-from turret.tower.errors import BundleError, EncodingError
+from turret.tower.errors import BundleError, EncodingError, first_with_others
 
 _SHOWN = 200  # characters of a field or a value that are sent back
 _SAFE_INTEGER = 2**53
@@ -33,29 +33,33 @@ def write_error(
     value: object,
     message: str,
     headers: Mapping[str, str] | None = None,
-    others: Sequence[RequestError] = (),
+    others: Iterable[RequestError] = (),
+    where: str = "",
 ) -> Response:
     """Write an error response; field, value and message are truncated to a readable length.
 
-    `others` are the refusals of further fields.
+    `others` are the refusals of further fields. `where` is put in front of all fields.
     """
-    body = orjson.dumps(_described(field, value, message, others))
+    body = orjson.dumps(_described(field, value, message, others, where))
     return Response(body, status, headers, media_type="application/json")
 
 
 def result_of(error: RequestError | EncodingError) -> dict[str, Any]:
     """A refused part of a call, as the response to that part by itself would be."""
     status = error.status if isinstance(error, RequestError) else 422
-    others = error.others if isinstance(error, RequestError) else ()
-    return {"status": status, **_described(error.field, error.value, str(error), others)}
+    return {"status": status, **_described(error.field, error.value, str(error), error.others)}
 
 
 def _described(
-    field: str, value: object, message: str, others: Sequence[RequestError] = ()
+    field: str,
+    value: object,
+    message: str,
+    others: Iterable[RequestError | EncodingError],
+    where: str = "",
 ) -> dict[str, Any]:
-    described: dict[str, Any] = {"error": _detail(field, value, message)}
-    if others:
-        described["others"] = [_detail(one.field, one.value, str(one)) for one in others]
+    described: dict[str, Any] = {"error": _detail(where + field, value, message)}
+    if further := [_detail(where + one.field, one.value, str(one)) for one in others]:
+        described["others"] = further
     return described
 
 
@@ -73,27 +77,27 @@ def response_to(error: Exception, scope: Scope, bundles: Path | None = None) -> 
         case HTTPException():
             return _not_routed(error, scope)
         case RequestValidationError():
-            refused = _invalid_parameter(error)
+            refused = first_with_others(map(parameter_error, error.errors()))
         case RequestError():
             refused = error
         case EncodingError():
-            refused = InvalidFieldError(error.field, error.value, str(error))
+            refused = first_with_others(invalid_fields(error))
             refused.position = error.position
         case BundleError():
             refused = NotReadyError("bundles", None, str(error), _RETRY_SECONDS)
         case _:
             return None
-    field, message = refused.field, str(refused)
+    field, message, where = refused.field, str(refused), ""
     if bundles is not None:
         message = without_folder(message, bundles)
     if refused.position is not None and call_of(scope).name == "/v1/recommend/batch":
-        field = f"requests.{refused.position}.{field}"
+        where = f"requests.{refused.position}."
     if field == "store":
         message += "; retry"
     headers, wait = _HEADERS.get(refused.status, {}), refused.retry_after
     if wait is not None:
         headers = headers | {"Retry-After": str(math.ceil(wait))}
-    return write_error(refused.status, field, refused.value, message, headers, refused.others)
+    return write_error(refused.status, field, refused.value, message, headers, refused.others, where)
 
 
 def _not_routed(error: HTTPException, scope: Scope) -> Response:
@@ -104,17 +108,6 @@ def _not_routed(error: HTTPException, scope: Scope) -> Response:
         return write_error(405, "method", scope["method"], message, error.headers)
     message = "no such path; /docs lists the calls" if status == 404 else str(error.detail)
     return write_error(status, "path", path, message, error.headers)
-
-
-def _invalid_parameter(error: RequestValidationError) -> InvalidFieldError:
-    return refusal_of(map(_parameter_error, error.errors()))
-
-
-def _parameter_error(found: Any) -> InvalidFieldError:
-    name = str(found["loc"][1])
-    if found["type"] == "missing":
-        return InvalidFieldError(name, None, f"this call needs the parameter {name}; /docs describes it")
-    return field_error(found, name)
 
 
 def _shown(value: object) -> Any:

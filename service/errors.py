@@ -3,6 +3,7 @@
 from typing import TypeVar
 
 from turret.data.errors import TurretError
+from turret.tower.errors import EncodingError, FilterError
 
 Error = TypeVar("Error", bound=BaseException)
 
@@ -53,6 +54,12 @@ class BodyError(RequestError):
 
 class InvalidFieldError(RequestError):
     """A field or parameter has a value outside of its domain."""
+
+
+def invalid_fields(error: EncodingError | FilterError) -> list[InvalidFieldError]:
+    """The refusals of all fields that an error of a version names; it loses its frames."""
+    without_frames(error)
+    return [InvalidFieldError(one.field, one.value, str(one)) for one in (error, *error.others)]
 
 
 class NotFoundError(RequestError):

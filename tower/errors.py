@@ -1,6 +1,35 @@
 """Errors of towers and bundles. A message says what is wrong, where, and what would work."""
 
+from collections.abc import Iterable
+from typing import Any, Protocol, TypeVar
+
 from turret.data.errors import TurretError
+
+MOST_OTHERS = 20
+"""The `others` of an error are those of up to so many further fields."""
+
+
+class _OfField(Protocol):
+    field: str
+    others: tuple[Any, ...]
+
+
+Fault = TypeVar("Fault", bound=_OfField)
+
+
+def first_with_others(errors: Iterable[Fault]) -> Fault:
+    """Return the first of these errors, at least one, with those of further fields as its `others`.
+
+    Of one field the first counts. No more errors are read than are needed.
+    """
+    fields: dict[str, Fault] = {}
+    for error in errors:
+        fields.setdefault(error.field, error)
+        if len(fields) > MOST_OTHERS:
+            break
+    first, *others = fields.values()
+    first.others = tuple(others)
+    return first
 
 
 class TowerError(TurretError):
@@ -23,9 +52,11 @@ class BundleError(TowerError):
 class FilterError(TowerError):
     """A filter that doesn't fit the catalog.
 
-    `field` is the path in the filter, such as "genres.any_of", `value` its content.
+    `field` is the path in the filter, such as "genres.any_of", `value` its content. `others`: errors of
+    further fields of the filter.
     """
 
+    others: "tuple[FilterError, ...]" = ()
     __str__ = Exception.__str__
 
     def __init__(self, field: str, value: object, message: str) -> None:
@@ -38,8 +69,10 @@ class EncodingError(TowerError):
     """A query's features that the user tower can't read.
 
     `position` is the index of the query in the batch, `field` the path of the feature, `value` its content.
+    `others`: errors of further features of the query.
     """
 
+    others: "tuple[EncodingError, ...]" = ()
     __str__ = Exception.__str__
 
     def __init__(self, position: int, field: str, value: object, message: str) -> None:

@@ -89,9 +89,9 @@ class Model:
         Raises:
             EncodingError: the user tower has no such feature, or the value does not fit it.
             FilterError: the catalog has no such field, or the condition does not fit it.
-            ArgumentError: `k` is not positive, an event has no item or other keys, times are missing, unreadable
-                or not in order, the bundle doesn't have a kind, or `among` has no items, as all used ones
-                are left out.
+            ArgumentError: `k` is not positive, an event has no item or other keys, times are missing,
+                unreadable or not in order, the bundle doesn't have a kind, or `among` has no items, as all
+                used ones are left out.
         """
         if self.bundle.manifest.reads_queries and (history := list(history)):
             raise BundleError(f"version {self.version} answers queries, and reads no history: call search")
@@ -186,7 +186,8 @@ class Model:
         unknown = [kind for kind in named if kind is not None and kind not in manifest.kinds]
         if manifest.kinds and unknown:
             known = ", ".join(manifest.kinds)
-            raise ArgumentError(f"version {self.version} has no kind {shown(unknown[0])}; give one of {known}")
+            message = f"version {self.version} has no kind {shown(unknown[0])}; give one of {known}"
+            raise ArgumentError(message)
         counted, items = CountedKinds(manifest, seen), _ids("history", (one["item"] for one in events))
         times = _times([one.get("time") for one in events], at)
         return read_history(self.bundle.vocabulary, counted, items, kinds, times)

@@ -10,6 +10,7 @@ from typing import Any
 
 from turret.client import AnswerError, Client, ClientError
 from turret.client.answers import RecommendAnswer
+from turret.data.reading.markup import plain_text
 from turret.data.text import text_table
 
 _SHOWN_HISTORY = 10
@@ -71,7 +72,8 @@ def item_text(item: int | str, fields: dict[str, Any], title: str | None = None)
     ]
     lists = [", ".join(map(str, values)) for values in fields.values() if isinstance(values, list) and values]
     name = texts[0] if texts else str(item)
-    return f"{name}{f' ({lists[0]})' if lists else ''}" + (f" [{item}]" if name != str(item) else "")
+    is_id = plain_text(name) == plain_text(str(item))  # an id keeps the HTML that `prepare` decodes in texts
+    return f"{name}{f' ({lists[0]})' if lists else ''}" + ("" if is_id else f" [{item}]")
 
 
 def title_field(client: Client) -> str | None:

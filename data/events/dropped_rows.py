@@ -25,11 +25,15 @@ _FILES = 4
 
 @dataclass(frozen=True)
 class PrepareReport:
-    """The output of `prepare`; `warnings` has a sentence on each choice that it made, and each surprise."""
+    """The output of `prepare`; `warnings` has a sentence on each choice that it made, and each surprise.
+
+    `doubts` are those of them on rows that were read as events and may be none, or have other ids.
+    """
 
     folder: Path
     manifest: Manifest
     warnings: tuple[str, ...]
+    doubts: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -67,9 +71,13 @@ def refuse_bad_rows(tables: Sequence[CheckedRows], on_bad: OnBad, note: str = ""
             f"{count:,} of {counted(total, 'row')} of {names_of(files)} {verb} not valid:",
             *bad_row_lines(bad_rows),
             *([note] if note else []),
-            "correct them, or drop them with --on-bad "
-            + ("drop=any, as they concern more than half of the rows" if most else "drop")
-            + _hint(bad_rows),
+            "; ".join(
+                [
+                    *_hints(bad_rows),
+                    "correct them, or drop them with --on-bad "
+                    + ("drop=any, as they concern more than half of the rows" if most else "drop"),
+                ]
+            ),
         ]
         raise BadRowsError("\n".join(lines))
 
@@ -94,7 +102,7 @@ def describe_dropped(bad_rows: Sequence[BadRows], removed: Sequence[Removed]) ->
     counts = [(bad.count, bad.kind) for bad in bad_rows]
     counts += [(filtered.events, f"filter {filtered.filter}") for filtered in removed]
     listed = (f"{kind} ({count:,})" for count, kind in sorted(counts, key=lambda one: -one[0]))
-    return (", ".join(listed) or "the source has no rows") + _hint(bad_rows, removed)
+    return "; ".join([", ".join(listed) or "the source has no rows", *_hints(bad_rows, removed)])
 
 
 def headline_of(manifest: Manifest) -> list[str]:
@@ -108,10 +116,10 @@ def headline_of(manifest: Manifest) -> list[str]:
     return [f"dropped: {dropped:,} of {counted(total, 'row')} of the log ({dropped / total:.1%}): {reasons}"]
 
 
-def _hint(bad_rows: Sequence[BadRows], removed: Sequence[Removed] = ()) -> str:
+def _hints(bad_rows: Sequence[BadRows], removed: Sequence[Removed] = ()) -> list[str]:
     hints = {
-        UNREADABLE_TIME: "give the formats of dates with --time-format, such as '%d.%m.%y %H:%M' "
-        "or '%m/%d/%Y %I:%M %p'",
+        UNREADABLE_TIME: "give the formats of dates with --time-format, such as '%d %b %Y %H:%M' "
+        "or '%d-%m-%Y %I:%M %p'",
         UNREADABLE_WEIGHT: "state the decimal mark of numbers with --decimal",
         UNREADABLE_QUANTITY: "state the decimal mark of numbers with --decimal",
         WRONG_CLOCK: "state --time-unit or --time-format if times before 1990 are right",
@@ -126,7 +134,7 @@ def _hint(bad_rows: Sequence[BadRows], removed: Sequence[Removed] = ()) -> str:
     hints[_NO_USER] = "if an order has them in its first row alone, fill the cells below from it"
     if not blanks or min(blanks) < 2:
         del hints[_NO_USER]
-    return "".join(f"; {hint}" for end, hint in hints.items() if any(kind.endswith(end) for kind in kinds))
+    return [hint for end, hint in hints.items() if any(kind.endswith(end) for kind in kinds)]
 
 
 def _example(example: dict[str, Any]) -> str:

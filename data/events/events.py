@@ -15,6 +15,7 @@ from numpy.typing import DTypeLike, NDArray
 from turret.data.errors import ColumnError, brief
 from turret.data.events.dropped_rows import (
     NO_KIND,
+    ROUNDED,
     UNKNOWN_ITEM,
     UNREADABLE_QUANTITY,
     UNREADABLE_TIME,
@@ -35,10 +36,10 @@ from turret.data.events.labels import (
 from turret.data.events.sessions import with_strangers
 from turret.data.kinds import KindTable, negative_kinds, read_kinds, row_codes
 from turret.data.manifest import BadRows, Columns, Removed
-from turret.data.reading.numbers import number_in
+from turret.data.reading.numbers import is_rounded, number_in
 from turret.data.reading.queries import ORDER
 from turret.data.reading.schema import FilterSettings, PrepareConfig, nulls_of
-from turret.data.reading.tables import EXAMPLES, ROW, Table, readable
+from turret.data.reading.tables import EXAMPLES, ROW, Table, have_common_type, readable
 from turret.data.reading.times import TimeReader, choose_reader, further_forms
 from turret.data.vocabulary import ID_LENGTH
 
@@ -55,7 +56,8 @@ class Log:
 
     `frame` has one row per source row: ROW, PART, `user` and `item` (ids as keys, see `data.events.ids`),
     `time`, `weight`, LABEL and KIND (if any), the raw columns as `raw_...`, and VERDICT: null for an event,
-    else the reason why it is not one. `kinds` is the table of kinds, and `notes` are sentences for people.
+    else the reason why it is not one. `kinds` is the table of kinds, and `notes` are sentences for people, as
+    are `doubts`, on ids that are not read as they are.
     `numeric` tells by role whether ids are numbers in the source, or texts that may be, as in CSV. `tables`
     are those of each part, and `names` the source names of the raw columns.
     """
@@ -66,6 +68,7 @@ class Log:
     has_labels: bool
     kinds: KindTable
     notes: tuple[str, ...]
+    doubts: tuple[str, ...]
     numeric: dict[str, bool]
     tables: dict[int | None, Table]
     names: dict[str, str]
@@ -130,22 +133,35 @@ class Log:
                 self.time, unread.collect(engine="streaming")["raw_time"], self.names["raw_time"]
             )
 
-    def bad_by_kind(self) -> dict[str, tuple[int, int]]:
-        """By target or signal, the number of bad rows and of all rows that no filter leaves out."""
+    def verdicts_by_kind(self) -> dict[str, Counter[str | None]]:
+        """By target or signal, the number of rows by verdict, None for events, without those of filters."""
         is_filtered = pl.col(VERDICT).is_in(_FILTERS).fill_null(False)
-        counts = (
-            self.frame.filter(~is_filtered)
-            .group_by(KIND)
-            .agg(pl.col(VERDICT).is_not_null().sum(), pl.len().alias("rows"))
-        )
+        counts = self.frame.filter(~is_filtered).group_by(KIND, VERDICT).len()
+        names = read_kinds(self.kinds)
+        found = {name: Counter[str | None]() for name in names}
         with readable(self.path):
-            found = {code: counted for code, *counted in counts.collect(engine="streaming").iter_rows()}
-        names = enumerate(read_kinds(self.kinds))
-        return {name: (found[code][0], found[code][1]) for code, name in names if code in found}
+            for code, verdict, count in counts.collect(engine="streaming").iter_rows():
+                if code is not None and code >= 0:
+                    found[names[code]][verdict] = count
+        return found
 
-    def _examples(self, verdict: str) -> list[dict[str, Any]]:
+    def bad_rows_of_kind(self, name: str, verdicts: Mapping[str | None, int]) -> list[BadRows]:
+        """Return the bad rows of one kind as `dropped_rows` does those of all."""
+        is_of_kind = pl.col(KIND) == row_codes(self.kinds)[name]
+        return [
+            BadRows(
+                kind=f"rows of the kind {name}: {verdict}",
+                count=count,
+                examples=self._examples(verdict, is_of_kind),
+            )
+            for verdict, count in verdicts.items()
+            if verdict is not None
+        ]
+
+    def _examples(self, verdict: str, is_one: pl.Expr | bool = True) -> list[dict[str, Any]]:
         raw = [name for name in self.frame.collect_schema().names() if name.startswith("raw_")]
-        first = self.frame.filter(pl.col(VERDICT) == verdict).head(EXAMPLES).select(ROW, PART, *raw)
+        found = self.frame.filter((pl.col(VERDICT) == verdict) & is_one)
+        first = found.head(EXAMPLES).select(ROW, PART, *raw)
         with readable(self.path):
             rows = first.collect(engine="streaming")
         if verdict == WRONG_CLOCK:
@@ -184,13 +200,15 @@ def validate(
             time = choose_reader(raw, "raw_time", columns.time, config.columns, forms)
         of_ids = {name: names[name] for name in (*_IDS, "raw_session") if name in names}
         ids = id_columns(raw, of_ids, form.nulls)
-    is_text, notes = all(table.is_text for _, table in parts), changed_note(ids)
+    is_text, notes = all(table.is_text for _, table in parts), list[str]()
     numeric = {role: is_text or ids[name].dtype.is_numeric() for name, role in _IDS.items()}
     if columns.session is not None:
         raw, note = with_strangers(raw, PART, ids, time.value, filters.session_gap)
         ids["raw_user"] = replace(ids["raw_user"], dtype=pl.String(), is_float=False)
         notes.append(note)
     raw = one_row_an_item(raw, columns, ids["raw_item"].nulls, form.list_separator or "|")
+    if columns.negatives is not None:  # ids of rows of their own now
+        ids |= id_columns(raw, {"raw_item": names["raw_item"]}, form.nulls)
     kind = kind_name(columns, filters.default_kind, form.nulls) if kinds else None
     frame = raw.with_columns(**_values(raw.collect_schema(), columns, time, kind, kinds, ids, form.decimal))
     schema = frame.collect_schema()
@@ -211,6 +229,7 @@ def validate(
         has_labels=LABEL in schema or bool(negative_kinds(kinds)),
         kinds=kinds,
         notes=tuple(notes),
+        doubts=tuple(changed_note(ids)),
         numeric=numeric,
         tables=dict(parts),
         names=names,
@@ -224,14 +243,18 @@ def _raw(parts: Sequence[tuple[int | None, Table]], names: dict[str, str]) -> pl
         frames.append(
             table.frame.select(pl.col(ROW).cast(pl.Int64), pl.lit(part, pl.Int8).alias(PART), *picked)
         )
-    try:
-        frame = pl.concat(frames, how="vertical_relaxed")
-        frame.collect_schema()
-    except (pl.exceptions.SchemaError, pl.exceptions.ShapeError) as error:
-        raise ColumnError(
-            f"the columns {', '.join(names.values())} differ in type between the parts: {error}; "
-            "give all parts the same types"
-        ) from None
+    schemas = [frame.collect_schema() for frame in frames]
+    for raw, name in names.items():
+        if not have_common_type(*(schema[raw] for schema in schemas)):
+            held = (
+                f"{brief(schema[raw])} in {table.path}"
+                for schema, (_, table) in zip(schemas, parts, strict=True)
+            )
+            raise ColumnError(
+                f"column {name!r} differs in type between the parts: it holds {' and '.join(held)}; give all "
+                "parts the same types"
+            )
+    frame = pl.concat(frames, how="vertical_relaxed")
     # Some writers store missing floats as NaN.
     return frame.with_columns(cs.float().fill_nan(None))
 
@@ -288,6 +311,10 @@ def _verdicts(
 ) -> list[tuple[pl.Expr, str]]:
     """Return the conditions of bad rows with their verdicts; the first condition that holds decides."""
     verdicts = [verdict for raw, role in _IDS.items() for verdict in ids[raw].verdicts(role, role)]
+    session = ids.get("raw_session")
+    if session is not None and session.is_scientific:
+        is_lost = is_rounded(pl.col("raw_session").cast(pl.String).str.strip_chars())
+        verdicts.insert(0, (pl.col("user").is_null() & is_lost, f"session {ROUNDED}"))
     texts = [role for role in _IDS.values() if schema[role] == pl.String]
     if texts:
         is_long = pl.max_horizontal(pl.col(texts).str.len_chars()) > ID_LENGTH

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from turret.data.errors import ColumnError, brief
 from turret.data.events.dropped_rows import INEXACT, ROUNDED
 from turret.data.reading.columns import ONE_ROW_AN_EVENT
+from turret.data.reading.numbers import SCIENTIFIC, is_rounded
 from turret.data.reading.schema import NULLS, nulls_of
-from turret.data.vocabulary import NORMAL_FORM, Vocabulary, is_canonical_integer
+from turret.data.vocabulary import BLANKS, NORMAL_FORM, Vocabulary, is_canonical_integer
 
 
 class IdInterner:
@@ -75,8 +76,6 @@ def _keys(ids: pl.Series) -> NDArray[np.uint64]:
 _INEXACT_FROM: dict[pl.DataType, int] = {pl.Float16(): 2**11, pl.Float32(): 2**24, pl.Float64(): 2**53}
 _TEXTS = (pl.String, pl.Categorical, pl.Enum)
 _NUMBER = r"^-?(?:(?:0|[1-9]\d{0,15})(?:\.0)?|[1-9](?:\.\d+)?e\+\d+)$"
-# Spreadsheets write long numbers so, with fewer digits than they have: 8.71112E+12.
-_SCIENTIFIC = r"^[+-]?\d(?:[.,](\d+))?E\+(\d+)$"
 _SAMPLE = 1000
 
 
@@ -114,6 +113,7 @@ class IdColumn:
         if self.is_float:
             text = value.cast(pl.String).str.strip_chars()
             value, dtype = text.cast(pl.Float64, strict=False), pl.Float64()
+            value = pl.when(~is_rounded(text)).then(value) if self.is_scientific else value
         if dtype.is_float():
             whole = pl.when((value == value.floor()) & ~_is_inexact(value, dtype)).then(value)
             return self._without_nulls(whole.cast(pl.Int64, strict=False)).cast(pl.String)
@@ -172,7 +172,7 @@ def id_columns(frame: pl.LazyFrame, names: Mapping[str, str], nulls: Sequence[st
         )
         sample = first.collect(engine="streaming")
         for raw in texts:
-            is_scientific = bool(sample[raw].str.contains("E+", literal=True).any())
+            is_scientific = bool(sample[raw].str.strip_chars().str.contains(SCIENTIFIC).any())
             is_changed = bool((sample[raw] != sample[f"{raw} as id"]).any())
             columns[raw] = replace(columns[raw], is_scientific=is_scientific, is_changed=is_changed)
     numbers = {raw: text.str.contains(_NUMBER).all() for raw, text in texts.items()}
@@ -180,11 +180,16 @@ def id_columns(frame: pl.LazyFrame, names: Mapping[str, str], nulls: Sequence[st
     floats = {
         raw: (one.ends_with(".0") | one.contains("e+", literal=True)).any() for raw, one in values.items()
     }
+    powers = {raw: one.contains_any(["e", "E"]).any() for raw, one in values.items()}
     # The first rows decide nearly always that texts are no numbers, and a pass without patterns the others.
     for rows, conditions in ((frame.head(_SAMPLE), numbers), (frame, floats), (frame, numbers)):
         if texts:
-            found = rows.select(conditions[raw].alias(raw) for raw in texts).collect(engine="streaming")
-            texts = {raw: text for raw, text in texts.items() if found[raw].item()}
+            asked = [pl.struct(is_number=conditions[raw], has_power=powers[raw]).alias(raw) for raw in texts]
+            found = rows.select(asked).collect(engine="streaming").row(0, named=True)
+            for raw in texts:
+                is_scientific = columns[raw].is_scientific or bool(found[raw]["has_power"])
+                columns[raw] = replace(columns[raw], is_scientific=is_scientific)
+            texts = {raw: text for raw, text in texts.items() if found[raw]["is_number"]}
     return {raw: replace(one, is_float=raw in texts) for raw, one in columns.items()}
 
 
@@ -194,8 +199,9 @@ def changed_note(columns: Mapping[str, IdColumn]) -> list[str]:
     if not changed:
         return []
     return [
-        f"ids of {' and '.join(changed)} have blanks around them or letters in two Unicode forms: they are "
-        "read without the blanks and in one form (NFC), as the service reads those of requests"
+        f"ids of {' and '.join(changed)} have blanks or marks without width around them, or letters in two "
+        "Unicode forms: they are read without these and in one form (NFC), as the service reads those of "
+        "requests"
     ]
 
 
@@ -207,16 +213,9 @@ def plain_texts(texts: pl.Expr) -> pl.Expr:
 def _plain(texts: pl.Series) -> pl.Series:
     # Most columns are ASCII, and the check costs a twentieth of the normal form.
     if (texts.str.len_bytes() != texts.str.len_chars()).any():
-        texts = texts.str.normalize(NORMAL_FORM)
         # Files that were put together have byte order marks inside.
-        texts = texts.str.strip_chars("\ufeff")
+        return texts.str.normalize(NORMAL_FORM).str.strip_chars(BLANKS)
     return texts.str.strip_chars()
-
-
-def is_rounded(texts: pl.Expr) -> pl.Expr:
-    """Whether numbers with an exponent have fewer digits than it says: 8.71112E+12."""
-    digits = texts.str.extract(_SCIENTIFIC, 1).str.len_chars().fill_null(0)
-    return (digits < texts.str.extract(_SCIENTIFIC, 2).cast(pl.Int64, strict=False)).fill_null(False)
 
 
 def _is_inexact(value: pl.Expr, dtype: pl.DataType) -> pl.Expr:

@@ -187,7 +187,8 @@ class SparkEvents:
 
 
 def _read(session: SparkSession, path: Path) -> DataFrame:
-    return session.read.parquet(str(path.absolute()))
+    # Hadoop takes a path for a pattern.
+    return session.read.parquet(re.sub(r"[\[\]{}*?\\]", r"\\\g<0>", str(path.absolute())))
 
 
 def read_by_spark(
@@ -201,7 +202,7 @@ def read_by_spark(
     rows = log.rows().with_row_index(ORDER).with_columns(pl.col(ORDER).cast(pl.Int64))
     with readable(log.path):
         rows.sink_parquet(work / "events.parquet")
-    written = pl.scan_parquet(work / "events.parquet")
+    written = pl.scan_parquet(work / "events.parquet", glob=False)
     labelled = [LABEL] if LABEL in written.collect_schema() else []
     counts, labels = Counter[str](), Counter[int]()
     found = written.group_by(VERDICT, *labelled).len().collect(engine="streaming")

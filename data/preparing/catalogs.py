@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -208,13 +208,14 @@ class _Rows:
     vectors: dict[str, VectorRows]
     answers: dict[str, list[Any]]
     cold: list[Id]
+    written: dict[str, str] = field(default_factory=dict)
 
     def save(self, folder: Path, name: str, ids: Vocabulary, shared: tuple[str, ...] | None) -> Features:
         """Encode and write the rows of `ids`, and write the others, into prepared data."""
         count = len(ids)
         own = {feature: values[:count] for feature, values in self.raw.items()}
         vectors = {feature: rows.part(slice(count)) for feature, rows in self.vectors.items()}
-        features = encode(own, self.kinds, vectors, count, shared)
+        features = encode(own, self.kinds, vectors, count, shared, self.written)
         features.save(folder / f"{name}_features")
         ids.save(folder / f"{name}s.json")
         if self.cold:
@@ -307,7 +308,8 @@ def _read_rows(
                 f"{counted(entries.decoded, 'text')}; --keep-html leaves them"
             )
         kinds = {name: kind for kind, name in chosen.by_kind()}
-        rows = _Rows(kinds, {}, {}, fields(frame, field_names, readings, entries, settings), cold)
+        answers = fields(frame, field_names, readings, entries, settings)
+        rows = _Rows(kinds, {}, {}, answers, cold, readings.written)
         for name, values in readings.values.items():
             if kinds[name] == "vector":
                 rows.vectors[name] = column_vectors(values, entries.path, ids)

@@ -13,6 +13,8 @@ import polars as pl
 from turret.data.configuration import FeatureKind
 from turret.data.errors import ColumnError, brief
 from turret.data.features import (
+    FORM_SEPARATOR,
+    LIST_SEPARATOR,
     Bag,
     Column,
     Feature,
@@ -24,13 +26,14 @@ from turret.data.features import (
 from turret.data.preparing.vectors import vector_feature
 from turret.data.reading.columns import Role
 from turret.data.reading.numbers import numbers
-from turret.data.reading.schema import ColumnSettings
-from turret.data.reading.times import choose_reader
+from turret.data.reading.schema import ColumnSettings, FormatSettings
+from turret.data.reading.times import TimeReader, choose_reader
 
 # The sample by which a column's kind is told.
 _SAMPLE = 100_000
 # Of lists in texts.
 _SEPARATORS = ("|", ";", ",")
+_VALUE = "value"
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?")
 
 
@@ -65,18 +68,41 @@ def days(values: pl.Series) -> pl.Series | None:
 
     Texts are dates if all of a sample are, in one of the formats of event times.
     """
+    reader = _date_reader(values)
+    if reader is None:
+        return None
+    found = values.to_frame(_VALUE).select(reader.value / 86_400_000).to_series().alias(values.name)
+    return found if found.null_count() == values.null_count() else None
+
+
+def _date_reader(values: pl.Series) -> TimeReader | None:
     if values.dtype == pl.String:
         if not values.head(_SAMPLE).drop_nulls().str.contains(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}").all():
             return None
     elif not values.dtype.is_temporal() or values.dtype in (pl.Duration, pl.Time):
         return None
-    frame = values.to_frame("value")
     try:
-        reader = choose_reader(frame.lazy(), "value", "value", ColumnSettings())
+        reader = choose_reader(values.to_frame(_VALUE).lazy(), _VALUE, _VALUE, ColumnSettings())
     except ColumnError:
         return None
-    found = frame.select(reader.value / 86_400_000).to_series().alias(values.name)
-    return found if reader.kind == "timestamp" and found.null_count() == values.null_count() else None
+    return reader if reader.kind == "timestamp" else None
+
+
+def written(kind: FeatureKind, values: pl.Series, settings: FormatSettings) -> str:
+    """How the texts of a column have a feature of this kind, as `Feature.written`."""
+    if values.dtype != pl.String:
+        return ""
+    if kind == "number":
+        return settings.decimal.replace(".", "")
+    if kind == "multi" and not are_json_lists(values):
+        return (settings.list_separator or _separator(values, "") or "").replace(LIST_SEPARATOR, "")
+    return ""
+
+
+def date_forms(values: pl.Series) -> str:
+    """The formats of the days in a column of dates, but the usual one, as `Feature.written`."""
+    reader = _date_reader(values)
+    return FORM_SEPARATOR.join(form for form in (reader.forms if reader else ()) if form != "%Y-%m-%d")
 
 
 def are_json_lists(texts: pl.Series) -> bool:
@@ -145,7 +171,7 @@ def as_lists(values: pl.Series, separator: str) -> pl.Series:
         values = pl.Series(values.name, lists, dtype=pl.List(pl.String))
     printed = as_texts(values)
     if not isinstance(printed.dtype, pl.List):
-        printed = printed.str.split(separator or _separator(printed, "") or "|")
+        printed = printed.str.split(separator or _separator(printed, "") or LIST_SEPARATOR)
     stripped = printed.list.eval(pl.element().str.strip_chars())
     return stripped.list.eval(pl.element().filter(pl.element() != "")).fill_null([]).alias(values.name)
 
@@ -231,16 +257,18 @@ def encode(
     vectors: Mapping[str, VectorRows],
     count: int,
     shared: tuple[str, ...] | None = None,
+    written: Mapping[str, str] | None = None,
 ) -> Features:
     """Encode features of `count` rows by their raw values, as `Feature.encode_one` takes them, or `vectors`.
 
     `shared` are the trigrams and words of all texts; without them, each text feature has the trigrams of its
-    values.
+    values. `written` is that of each feature that has one.
     """
     features: list[Feature] = []
     columns: dict[str, Column] = {}
     for name, values in raw.items():
         feature = _feature(name, kinds[name], values, shared)
+        feature = feature.model_copy(update={"written": (written or {}).get(name, "")})
         features.append(feature)
         codes = [*map(feature.encode_one, values)]
         if feature.kind == "number":

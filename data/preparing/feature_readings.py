@@ -18,13 +18,15 @@ from turret.data.preparing.encoding import (
     as_lists,
     as_numbers,
     as_texts,
+    date_forms,
     days,
     element_type,
     is_printable,
     truths,
     without_nulls,
+    written,
 )
-from turret.data.preparing.vectors import are_vectors
+from turret.data.preparing.vectors import are_vectors, lost_vectors
 from turret.data.reading.columns import Role, require
 from turret.data.reading.numbers import numbers
 from turret.data.reading.schema import EVERY, FeatureColumns, FormatSettings, nulls_of
@@ -65,11 +67,12 @@ class Readings:
     """The features of some rows: their columns by kind, and the values of each.
 
     Numbers are floats, lists are lists of texts, vectors are as in the file, and all others are texts.
-    `notes` are sentences on the guesses.
+    `written` is that of each `Feature`; `notes` are sentences on the guesses.
     """
 
     chosen: FeatureColumns
     values: dict[str, pl.Series]
+    written: dict[str, str]
     notes: tuple[str, ...] = ()
 
 
@@ -87,11 +90,13 @@ def read_features(
         return without_nulls(frame[name], nulls_of(settings.nulls, name))
 
     features: dict[str, pl.Series] = {}
+    forms: dict[str, str] = {}
     for kind, name in chosen.by_kind():
         require(name, frame.columns, str(where), f"{kind} feature")
         features[name] = _typed(kind, read(name), where, role, settings)
+        forms[name] = written(kind, read(name), settings)
     if EVERY in chosen.ignore:
-        return Readings(chosen, features)
+        return Readings(chosen, features, forms)
     named = {name for _, name in chosen.by_kind()} | set(chosen.ignore)
     kinds: dict[FeatureKind, list[str]] = {kind: [] for kind in get_args(FeatureKind)}
     left_out, notes = list[str](), list[str]()
@@ -110,10 +115,12 @@ def read_features(
         for kind, one in typed:
             kinds[kind].append(one.name)
             features[one.name] = one
+            is_of_date = one.name != name
+            forms[one.name] = date_forms(values) if is_of_date else written(kind, values, settings)
     guessed = FeatureColumns(**{kind: tuple(names) for kind, names in kinds.items()})
     chosen = chosen.over(guessed)
     ordered = {name: features[name] for _, name in chosen.by_kind()}
-    return Readings(chosen, ordered, (*_note(guessed, left_out, where, role), *notes))
+    return Readings(chosen, ordered, forms, (*_note(guessed, left_out, where, role), *notes))
 
 
 def _typed(
@@ -168,6 +175,8 @@ def _guess(values: pl.Series, role: Role, settings: FormatSettings) -> Guess:
     known, name, dtype = values.drop_nulls(), values.name.lower(), values.dtype
     if are_vectors(values):
         return [("vector", values)]
+    if lost := lost_vectors(values):
+        return lost
     is_list, is_text = isinstance(dtype, pl.List), dtype == pl.String
     if is_list:
         known = known.filter(known.list.len() > 0)

@@ -55,7 +55,7 @@ from turret.data.manifest import (
     hash_files,
 )
 from turret.data.preparing.catalogs import EntityTable, malformed_rows, read_entity_table, write_catalogs
-from turret.data.preparing.prepare_warnings import count_repeats, prepare_warnings
+from turret.data.preparing.prepare_warnings import count_repeats, doubtful_rows, prepare_warnings
 from turret.data.progress import LOGGER, progress
 from turret.data.reading.columns import KINDS, choose_columns
 from turret.data.reading.open_source import open_source
@@ -133,7 +133,8 @@ class IngestedSource:
     """A source with its columns, its validated rows, and its events in the order of the source.
 
     Users and items of `events` are positions in `user_ids` and `item_ids`, the distinct ids (Int64 or
-    String). `bad_events` are the bad rows of the events.
+    String). `bad_events` are the bad rows of the events, and `doubts` the sentences of the log and of
+    `doubtful_rows`.
     """
 
     source: Source
@@ -146,6 +147,7 @@ class IngestedSource:
     users: EntityTable | None
     bad_events: list[BadRows]
     removed: list[Removed]
+    doubts: tuple[str, ...]
 
     @property
     def entities(self) -> list[EntityTable]:
@@ -196,12 +198,12 @@ def ingest_source(
         item_ids = pl.concat([item_ids, as_keys(catalog, item_ids.dtype)]).unique(maintain_order=True)
     bad_rows, removed = log.dropped_rows(verdicts)
     malformed = [bad for _, table in source.parts for bad in malformed_rows("malformed line", table)]
-    by_kind = log.bad_by_kind() if log.kinds and bad_rows else {}
-    if told := ", ".join(f"{bad:,} of {rows:,} {name}" for name, (bad, rows) in by_kind.items() if bad):
+    by_kind = log.verdicts_by_kind() if log.kinds and bad_rows else {}
+    if told := _bad_by_kind(by_kind):
         log = replace(log, notes=(*log.notes, f"bad rows by kind: {told}"))
-    bad_rows = [*malformed, *bad_rows]
+    bad_rows, doubts = [*malformed, *bad_rows], (*log.doubts, *doubtful_rows(source, log.time, columns))
     ingested = IngestedSource(
-        source, columns, log, events, user_ids, item_ids, items, users, bad_rows, removed
+        source, columns, log, events, user_ids, item_ids, items, users, bad_rows, removed, doubts
     )
     _refuse_bad_rows(ingested, config.on_bad, by_kind)
     if columns.label or columns.negatives:
@@ -250,22 +252,28 @@ def _proposed(source: Source, columns: Columns, config: PrepareConfig) -> tuple[
     return {}, f"{note}. So far all events are alike; --kinds auto takes this table:\n\n{shown}"
 
 
-def _refuse_bad_rows(ingested: IngestedSource, on_bad: OnBad, by_kind: Mapping[str, tuple[int, int]]) -> None:
+def _bad_by_kind(by_kind: Mapping[str, Counter[str | None]]) -> str:
+    totals = {name: (rows.total() - rows[None], rows.total()) for name, rows in by_kind.items()}
+    return ", ".join(f"{bad:,} of {rows:,} {name}" for name, (bad, rows) in totals.items() if bad)
+
+
+def _refuse_bad_rows(
+    ingested: IngestedSource, on_bad: OnBad, by_kind: Mapping[str, Counter[str | None]]
+) -> None:
     """Raise BadRowsError for bad rows that are not to be dropped, and EmptyDataError without an event.
 
-    Of each target kind at most half are dropped, as of the whole log. `by_kind` are its bad and all rows.
+    Of each target kind at most half are dropped, as of the whole log. `by_kind` are its rows by verdict.
     """
     items, bad_rows, count = ingested.items, ingested.bad_rows, len(ingested.events)
     files = list(dict.fromkeys(table.path for _, table in ingested.source.parts))
     checked = [CheckedRows(files, count, ingested.bad_events)]
     checked += [entries.checked for entries in ingested.entities]
-    if on_bad == "drop":
-        targets = [name for name in by_kind if ingested.log.kinds[name].role == "target"]
-        bad_of = {
-            name: BadRows(kind=f"rows of the kind {name}", count=by_kind[name][0], examples=[])
-            for name in targets
-        }
-        checked += [CheckedRows(files, by_kind[name][1] - bad.count, [bad]) for name, bad in bad_of.items()]
+    if on_bad == "drop" and checked[0].bad <= count:  # else the whole log tells of them
+        checked += [
+            CheckedRows(files, verdicts[None], ingested.log.bad_rows_of_kind(name, verdicts))
+            for name, verdicts in by_kind.items()
+            if ingested.log.kinds[name].role == "target" and 2 * verdicts[None] < verdicts.total()
+        ]
     known = ""
     if items is not None and any(bad.kind == UNKNOWN_ITEM for bad in bad_rows):
         ids = ", ".join(map(repr, items.ids.head(EXAMPLES)))
@@ -342,8 +350,9 @@ def complete(
         files=files,
         fingerprint=fingerprint(files, time.kind, ingested.log.kinds),
     )
-    warnings = prepare_warnings(ingested.source, ingested.log, columns, histories, repeats)
-    return PrepareReport(target, manifest, tuple(map(copies.named, (*notes, *warnings))))
+    doubts = ingested.doubts
+    warnings = prepare_warnings(ingested.source, ingested.log, columns, histories, repeats, doubts)
+    return PrepareReport(target, manifest, tuple(map(copies.named, (*notes, *warnings))), doubts)
 
 
 def _catalog_time(items: EntityTable | None) -> str | None:

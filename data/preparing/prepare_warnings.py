@@ -2,8 +2,9 @@
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from shlex import quote
 
 import numpy as np
 import polars as pl
@@ -20,6 +21,7 @@ from turret.data.progress import counted
 from turret.data.ranges import distinct
 from turret.data.reading.queries import ORDER
 from turret.data.reading.tables import Source, readable
+from turret.data.reading.times import TimeReader
 
 VISIT_GAP = 30 * 60_000
 """The milliseconds without an event of a user that end a visit: the half hour of web analytics."""
@@ -100,9 +102,13 @@ def repeats_of(
     return *trained, int(is_target.sum()), int((is_target & is_used).sum())
 
 
-_QUANTITY = re.compile(r"(?i)(?:.*_)?(?:qty|quantity|units|pieces)")
-_STATE = re.compile(r"(?i)(?:.*_)?(?:status|state)")
-_UNDONE = r"refund|return|cancel|charge_?back|void"
+# Of names in small letters, with _ between words.
+_QUANTITY = re.compile(r"(?:.*_)?(?:qty|quantity|units|pieces|menge)(?:_(?:ordered|sold|purchased|bought))?")
+_STATE = re.compile(r"(?:.*_)?(?:status|state)")
+_FLAG = re.compile(r"(?:.*_)?(?:refund(?:ed)?|return(?:ed)?|cancell?ed|charge_?back|voided|storno|storniert)")
+_WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[\W_]+")
+_UNDONE = r"refund|return|cancel|charge_?back|void|storn"
+_TRUE = r"^(?:true|t|yes|y|ja|j|x|1(?:\.0)?)$"
 # The share of the events, and its ratio to that of the mean user, of one who may be nobody.
 _LARGE_SHARE, _LARGE_RATIO = 0.1, 5
 _FEWEST_USES = 1.2  # events an item: below, nearly all occur once
@@ -113,10 +119,20 @@ _EASY = (
 )
 
 
+def doubtful_rows(source: Source, time: TimeReader, columns: Columns) -> Iterator[str]:
+    """Yield one sentence per cause by which rows that are read as events may be none.
+
+    It reads the source, which may be gone with the folder of its copies when all is written.
+    """
+    if columns.time != ORDER:
+        yield from filter(None, [time.doubt])
+        yield from _returns(source, columns)
+
+
 def prepare_warnings(
-    source: Source, log: Log, columns: Columns, histories: Histories, repeats: Repeats
+    source: Source, log: Log, columns: Columns, histories: Histories, repeats: Repeats, doubts: Iterable[str]
 ) -> Iterator[str]:
-    """Yield one sentence per choice and per surprise."""
+    """Yield one sentence per choice and per surprise, those of `doubtful_rows` among them."""
     is_log = columns.time != ORDER
     if is_log:
         yield f"time: {log.time.note}"
@@ -127,8 +143,8 @@ def prepare_warnings(
             yield f"{table.path}: {len(table.files):,} parts by the numbers in their names, {first} to {last}"
     if source.unread:
         yield f"not read: {names_of(source.unread)}"
+    yield from doubts
     if is_log:
-        yield from _returns(source, columns)
         yield from _odd(histories, columns)
         yield from _without_zeros(histories, columns)
         if histories.accounts is not None:
@@ -165,28 +181,39 @@ def _returns(source: Source, columns: Columns) -> Iterator[str]:
     """Returned and refunded orders, by columns that are not read."""
     read = {name for _, name in columns if name is not None}
     _, table = source.parts[0]
-    names = [name for name in table.columns() if name not in read]
-    quantities = [name for name in names if _QUANTITY.fullmatch(name)] if columns.quantity is None else []
-    states = [name for name in names if _STATE.fullmatch(name)] if columns.kind is None else []
-    if not quantities and not states:
+    with readable(table.path):
+        unread = {name: dtype for name, dtype in table.frame.collect_schema().items() if name not in read}
+    names = {name: _WORDS.sub("_", name).lower() for name, dtype in unread.items() if not dtype.is_nested()}
+    quantities, states, flags = (
+        [name for name, words in names.items() if pattern.fullmatch(words) and role is None]
+        for pattern, role in ((_QUANTITY, columns.quantity), (_STATE, columns.kind), (_FLAG, columns.kind))
+    )
+    if not (quantities or states or flags):
         return
-    text = pl.col(states).cast(pl.String, strict=False).str.to_lowercase()
+    state, flag = (
+        pl.col(some).cast(pl.String, strict=False).str.strip_chars().str.to_lowercase()
+        for some in (states, flags)
+    )
     number = pl.col(quantities).cast(pl.String, strict=False).str.replace(",", ".", literal=True)
     number = number.cast(pl.Float64, strict=False)
     with readable(table.path):
         counts = (
-            table.frame.select((number <= 0).sum(), text.str.contains(_UNDONE).sum())
+            table.frame.select(
+                (number <= 0).sum(), state.str.contains(_UNDONE).sum(), flag.str.contains(_TRUE).sum()
+            )
             .collect()
             .row(0, named=True)
         )
     for name in (name for name in quantities if counts[name]):
-        rows = counted(counts[name], "row")
-        yield f"{name!r} is zero or below in {rows}, as in a return: --quantity {name} leaves these out"
-    for name in (name for name in states if counts[name]):
+        yield (
+            f"{name!r} is zero or below in {counted(counts[name], 'row')}, as in a return: "
+            f"--quantity {quote(name)} leaves these out"
+        )
+    for name in (name for name in (*states, *flags) if counts[name]):
         yield (
             f"{name!r} tells of returns, refunds or cancellations in {counted(counts[name], 'row')}, which "
-            f"count as the others do: leave them out, or tell the kinds by --kind-column {name} --kind VALUE "
-            "--kind VALUE=negative"
+            "count as the others do: leave them out, or tell the kinds by "
+            f"--kind-column {quote(name)} --kind VALUE --kind VALUE=negative"
         )
 
 

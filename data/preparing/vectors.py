@@ -17,6 +17,9 @@ from turret.data.reading.tables import readable
 
 MOST_NUMBERS = 8192
 _SAMPLE = 1000
+# Texts of other lengths are errors among vectors, where these are at least so many texts of so many numbers.
+_SHARE, _NUMBERS = 0.9, 3
+_SHORTENED = r"^\s*\[[-+.eE\d\s]*\s\.\.\.\s[-+.eE\d\s]*\]\s*$"
 _IDS = (".ids.npy", ".ids.csv", ".ids.parquet")
 
 
@@ -24,20 +27,47 @@ def are_vectors(values: pl.Series) -> bool:
     """Whether a column holds lists of floats, or their texts in brackets, as CSV has them."""
     dtype = values.dtype
     if isinstance(dtype, pl.List | pl.Array):
-        return dtype.inner.is_float()
+        return dtype.inner.is_float() and not _are_empty(values)
     if dtype != pl.String:
         return False
-    texts = values.drop_nulls().head(_SAMPLE)
-    if not len(texts) or not texts.str.contains(r"^\s*\[[^\[\]]*\.[^\[\]]*\]\s*$").all():
+    lists = _printed_numbers(values)
+    texts = values.filter(lists.is_not_null()).head(_SAMPLE)
+    if not len(texts) or texts.str.contains(".", literal=True).mean() < 0.5:  # type: ignore[operator]
         return False
-    lists = _printed_numbers(texts)
-    return not lists.explode().has_nulls() and lists.list.len().n_unique() == 1
+    lists = lists.drop_nulls().head(_SAMPLE)
+    is_vector = texts.str.contains(r"^\s*\[[^\[\]]*\]\s*$") & ~_has_nulls(lists)
+    widths = lists.list.len().filter(is_vector)
+    width, count = widths.value_counts(sort=True).row(0) if len(widths) else (0, 0)
+    share: float = count / len(texts)
+    return share == 1.0 or (share >= _SHARE and width >= _NUMBERS)
+
+
+def lost_vectors(values: pl.Series) -> str:
+    """The reason why a column of lists or their texts has no vectors; empty for another column."""
+    if _are_empty(values):
+        return "empty lists alone"
+    if values.dtype == pl.String and (values.str.contains(_SHORTENED).mean() or 0.0) >= 0.5:  # type: ignore[operator]
+        return "vectors that NumPy has shortened with ...: write all numbers, as json.dumps(v.tolist()) does"
+    return ""
+
+
+def _are_empty(values: pl.Series) -> bool:
+    known = values.drop_nulls()
+    if known.dtype == pl.String:
+        return len(known) > 0 and bool(known.str.contains(r"^\s*\[\s*\]\s*$").all())
+    is_list = isinstance(known.dtype, pl.List)
+    return len(known) > 0 and is_list and not known.list.len().max()
 
 
 def _printed_numbers(texts: pl.Series) -> pl.Series:
-    """Parse texts of numbers in brackets, as JSON or NumPy print them; null for any other element."""
+    """Parse texts of numbers as JSON or NumPy print them; null for `[]`, and for another element."""
     plain = texts.str.strip_chars(" \t\r\n[]").str.replace_all(r"[,\s]+", " ")
+    plain = plain.set(plain == "", None)
     return plain.str.split(" ").list.eval(pl.element().cast(pl.Float32, strict=False))
+
+
+def _has_nulls(lists: pl.Series) -> pl.Series:
+    return lists.list.eval(pl.element().is_null()).list.any().fill_null(False)
 
 
 def column_vectors(values: pl.Series, where: Path, ids: Sequence[str]) -> VectorRows:
@@ -47,7 +77,13 @@ def column_vectors(values: pl.Series, where: Path, ids: Sequence[str]) -> Vector
     numbers that are not finite.
     """
     column = f"column {values.name!r} of {where}"
-    values = _printed_numbers(values) if values.dtype == pl.String else values
+    if values.dtype == pl.String:
+        texts, values = values, _printed_numbers(values)
+        if len(wrong := _has_nulls(values).arg_true()):
+            first, reason = int(wrong[0]), lost_vectors(texts) or "write it as a list such as [0.1, 0.2]"
+            raise ColumnError(
+                f"{column}: that of {ids[first]!r} is no list of numbers: {brief(texts[first])!r}; {reason}"
+            )
     dtype = values.dtype
     if not isinstance(dtype, pl.List | pl.Array) or not dtype.inner.is_numeric():
         raise ColumnError(f"{column} holds {brief(dtype)}, and a vector is a list of numbers")
@@ -60,7 +96,7 @@ def column_vectors(values: pl.Series, where: Path, ids: Sequence[str]) -> Vector
     if len(other := (widths != width).fill_null(False).arg_true()):
         raise ColumnError(
             f"{column}: most vectors have {width} numbers, and that of {ids[other[0]]!r} has "
-            f"{widths[int(other[0])]}; vectors of one feature have one length"
+            f"{widths[int(other[0])]}; vectors of one feature have one length: correct it, or leave it empty"
         )
     numbers = known.explode().cast(pl.Float32, strict=False).to_numpy()
     rows = np.full(len(values), -1, dtype=np.int64)
@@ -152,8 +188,10 @@ def _ids_beside(path: Path) -> tuple[list[str], Path]:
         if ending == ".ids.npy":
             return [*map(str, _mapped(where).reshape(-1).tolist())], where
         with readable(where):
-            is_text = ending == ".ids.csv"
-            table = pl.read_csv(where, infer_schema=False) if is_text else pl.read_parquet(where)
+            if ending == ".ids.csv":
+                table = pl.read_csv(where, infer_schema=False, glob=False)
+            else:
+                table = pl.read_parquet(where, glob=False)
         return [*map(str, table.to_series(0))], where
     names = ", ".join(path.with_suffix(ending).name for ending in _IDS)
     raise SourceError(

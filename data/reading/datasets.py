@@ -43,7 +43,8 @@ def convert_online_retail(folder: Path) -> None:
     """
     workbook, types = folder / WORKBOOK, {name: dtype for name, (_, dtype) in _COLUMNS.items()}
     try:
-        lines = pl.read_excel(workbook, schema_overrides=types)
+        # From bytes, as Polars takes a path for a pattern.
+        lines = pl.read_excel(workbook.read_bytes(), schema_overrides=types)
         lines = lines.select(pl.col(name).cast(dtype).alias(new) for name, (new, dtype) in _COLUMNS.items())
     except (pl.exceptions.PolarsError, KeyError, FileNotFoundError) as error:
         raise FetchError(f"{workbook} does not have the columns {', '.join(_COLUMNS)} ({error})") from None

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, TextIO
 import polars as pl
 
 from turret.data.errors import SourceError
+from turret.data.reading.encodings import encoding_sentence
 from turret.data.reading.schema import FileFormat
 from turret.data.reading.tables import (
     EXAMPLES,
     ROW,
     Malformed,
     Table,
-    encoding_sentence,
     readable,
     refuse_columns,
 )
@@ -44,8 +44,8 @@ _LONGEST = 1 << 17  # characters of a record whose quotes enclose several lines
 class _Form:
     """The delimiter and the quote of a file, and the number of lines before its first record.
 
-    `is_spaced`: a blank follows each delimiter, and belongs to no value. `header` is the line of the header,
-    which files that were put together have again.
+    `is_spaced`: a blank follows each delimiter, and belongs to no value. `header` is the pattern of lines
+    that are the header again, which files that were put together have.
     """
 
     delimiter: str
@@ -72,7 +72,7 @@ class _Form:
                     is_open = is_open and sum(map(len, taken)) < _LONGEST
             if not taken:
                 return
-            if width is not None and self.header and _without_mark(taken[0]).rstrip("\r\n") == self.header:
+            if width is not None and self.header and re.search(self.header, _without_mark(taken[0])):
                 record = _HEADER
             if isinstance(record, str):
                 again.extendleft(reversed(taken[1:]))
@@ -163,7 +163,7 @@ def _read_header(content: Path, path: Path, settings: FileFormat) -> tuple[_Form
         if stated:
             first = stream.readline()
         if "\0" in first:
-            raise SourceError(encoding_sentence(path, "utf-8"))
+            raise SourceError(encoding_sentence(path, "utf-8", content))
         delimiter = stated[1] if stated else max(_DELIMITERS, key=first.count)
         if settings.delimiter in first:  # else it is that of another file
             delimiter = settings.delimiter or delimiter
@@ -182,10 +182,17 @@ def _read_header(content: Path, path: Path, settings: FileFormat) -> tuple[_Form
         return form, [f"column_{number}" for number in range(1, len(names) + 1)]
     names = [name.strip() for name in names]
     refuse_columns(names, path)
-    return replace(form, skipped=number + blank, header=first.rstrip("\r\n")), [
+    return replace(form, skipped=number + blank, header=_again(first.rstrip("\r\n"), names, form)), [
         f"{name} (column {number})".strip() if names.count(name) > 1 else name
         for number, name in enumerate(names, 1)
     ]
+
+
+def _again(line: str, names: Sequence[str], form: _Form) -> str:
+    """Return the pattern of a header as programs write it: quoted or not, with blanks, in any letters."""
+    quote = f"(?:{re.escape(form.quote)})?"
+    fields = [rf"\s*{quote}\s*{re.escape(name)}\s*{quote}\s*" for name in names]
+    return f"(?i)^(?:{re.escape(form.delimiter).join(fields)}|{re.escape(line)}\\s*)$"
 
 
 def _scan_lines(
@@ -206,7 +213,7 @@ def _scan_lines(
         is_record = pl.when(has_quote).then(is_quoted_record).otherwise(is_record)
     lines = pl.scan_lines(content, glob=False, row_index_name=ROW, row_index_offset=1)
     lines = lines.filter(line.str.strip_chars() != "")
-    is_header = unmarked == form.header if form.header else pl.lit(False)
+    is_header = unmarked.str.contains(form.header) if form.header else pl.lit(False)
     is_header &= pl.col(ROW) > form.skipped
     is_record &= ~is_header
     wrong = lines.filter(~is_record).select(

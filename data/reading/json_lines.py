@@ -16,7 +16,8 @@ from typing import Any, TextIO
 
 import polars as pl
 
-from turret.data.errors import SourceError
+from turret.data.errors import SourceError, TextEncodingError
+from turret.data.reading.encodings import encoding_sentence
 from turret.data.reading.schema import FileFormat
 from turret.data.reading.tables import ROW, Malformed, Table, readable, refuse_columns
 from turret.data.reading.unpacking import new_file
@@ -86,6 +87,10 @@ def _spread(path: Path, target: Path) -> bool:
     try:
         with path.open(encoding="utf-8-sig") as source, target.open("w", encoding="utf-8") as copy:
             copy.writelines(map(_line, _values(source)))
+    except UnicodeDecodeError:
+        if first.startswith(b"[") or first.decode(errors="ignore").encode() == first:
+            raise TextEncodingError(encoding_sentence(path, "utf-8")) from None
+        return False  # an object a line, of which the first is broken
     except (ValueError, RecursionError):
         return False
     return target.stat().st_size > 0
@@ -144,8 +149,8 @@ def _object(line: bytes) -> dict[str, Any] | str:
             value = ast.literal_eval(text)
     except RecursionError:
         problem = "nested too deeply"
-    except UnicodeDecodeError:
-        problem = "not UTF-8; state its --encoding"
+    except UnicodeDecodeError as error:
+        problem = f"byte {error.start + 1} is no UTF-8"
     except ValueError as error:  # a number of thousands of digits
         problem = str(error)
     return value if isinstance(value, dict) else problem

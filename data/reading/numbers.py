@@ -4,6 +4,21 @@ import polars as pl
 
 from turret.data.features import SIGNS, number_form
 
+# Spreadsheets write long numbers so, with fewer digits than they have: 8.71112E+12. Others write a small e,
+# or no plus; R writes 100000 as 1e+05, though.
+SCIENTIFIC = r"^[+-]?\d(?:[.,]\d+[eE]\+?|E\+|e\+[1-9])\d+$"
+
+
+def digits_behind(texts: pl.Expr) -> pl.Expr:
+    """The number of digits behind the point of numbers with an exponent."""
+    return texts.str.extract(r"[.,](\d+)[eE]", 1).str.len_chars().fill_null(0)
+
+
+def is_rounded(texts: pl.Expr) -> pl.Expr:
+    """Whether numbers with an exponent have fewer digits than it says: 8.71112E+12."""
+    exponent = texts.str.extract(r"[eE]\+?(\d+)$", 1).cast(pl.Int64, strict=False)
+    return (texts.str.contains(SCIENTIFIC) & (digits_behind(texts) < exponent)).fill_null(False)
+
 
 def numbers(texts: pl.Series, decimal: str = ".") -> pl.Series:
     """Texts as float64, null where they are no numbers.

@@ -11,9 +11,18 @@ import polars as pl
 
 from turret.data.errors import SourceError, TextEncodingError, brief
 from turret.data.reading.delimited import scan_delimited
+from turret.data.reading.encodings import encoding_sentence
 from turret.data.reading.json_lines import scan_json_lines
 from turret.data.reading.schema import FileFormat
-from turret.data.reading.tables import EXAMPLES, ROW, Malformed, Table, readable, refuse_columns
+from turret.data.reading.tables import (
+    EXAMPLES,
+    ROW,
+    Malformed,
+    Table,
+    have_common_type,
+    readable,
+    refuse_columns,
+)
 from turret.data.reading.unpacking import as_utf8, plain_name, unpacked, without_broken_lines
 
 FORMATS = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl"}
@@ -38,6 +47,8 @@ def scan(path: Path, settings: FileFormat, work: Path) -> Table:
     with readable(path), path.open("rb") as stream:
         if not stream.read(1):
             raise SourceError(f"{path} is empty; export it again")
+    if path.suffix.lower() == ".parquet":
+        _refuse_versions(path.parent, [])
     return _scan_content(*unpacked(path, work), path, settings, work)
 
 
@@ -119,6 +130,9 @@ def join_parts(folder: Path, files: Sequence[Path], settings: FileFormat, work: 
             f"{folder} holds no file with one of the suffixes {', '.join(FORMATS)}, or these are empty; give "
             "the format of others with --format csv, parquet or jsonl (JSON in any layout)"
         )
+    _refuse_clashes(
+        folder, {one.path: frame.collect_schema() for one, frame in zip(tables, frames, strict=True)}
+    )
     with readable(folder):
         frame = pl.concat(frames, how="diagonal_relaxed")
         frame.collect_schema()
@@ -135,10 +149,14 @@ def _refuse_names(files: Sequence[Path]) -> None:
 
 
 def _refuse_versions(folder: Path, files: Sequence[Path]) -> None:
-    """Raise SourceError for a table format whose folder has the files of older versions, too."""
-    for place in dict.fromkeys([folder, *(above for file in files for above in file.parents)]):
+    """Raise SourceError for a table format whose folder has the files of older versions, too.
+
+    The folder may be that of the table, of several, or of one of its parts.
+    """
+    inside = (above for file in files for above in file.parents if folder in above.parents)
+    for place in dict.fromkeys([folder, *inside, *folder.resolve().parents]):
         kind = next((kind for mark, kind in _VERSIONED.items() if any(place.glob(mark))), None)
-        if kind is not None and (place == folder or folder in place.parents):
+        if kind is not None:
             raise SourceError(
                 f"{place} is a {kind} table, whose folder keeps the files of older versions, with rows that "
                 "were replaced or deleted; write its newest version as Parquet files (with Spark, or by "
@@ -187,9 +205,17 @@ def _scan_content(content: Path, name: str, path: Path, settings: FileFormat, wo
         return scan_text(text, path, settings, work)
     except TextEncodingError:
         if (repaired := without_broken_lines(text, work)) is None:
-            raise
-        table = scan_text(repaired[0], path, settings, work)
-        return replace(table, malformed=table.malformed.and_others(repaired[1]))
+            raise TextEncodingError(encoding_sentence(path, "utf-8", text)) from None
+        copy, malformed = repaired
+        try:
+            table = scan_text(copy, path, settings, work)
+        except SourceError:  # a header or a part of an object is missing
+            broken = malformed.examples[0]
+            raise TextEncodingError(
+                f"line {broken['row']:,} of {path}: {broken['problem']}, the encoding of the other lines; "
+                "correct it"
+            ) from None
+        return replace(table, malformed=table.malformed.and_others(malformed))
 
 
 def _scan_parquet(files: Sequence[Path], path: Path) -> Table:
@@ -224,7 +250,7 @@ def _parquet_schema(file: Path, path: Path) -> Mapping[str, pl.DataType]:
             raise SourceError(
                 f"{shown} is no whole Parquet file; export it again, or state its format with --format"
             )
-        return pl.read_parquet_schema(file)
+        return pl.scan_parquet(file, glob=False, hive_partitioning=False).collect_schema()
 
 
 def _joined(folder: Path, schemas: Mapping[Path, Mapping[str, pl.DataType]]) -> pl.LazyFrame:
@@ -234,6 +260,7 @@ def _joined(folder: Path, schemas: Mapping[Path, Mapping[str, pl.DataType]]) -> 
     """
     first, *_ = schemas
     expected, frames, rows = dict(schemas[first]), list[pl.LazyFrame](), 0
+    types = dict[Path, dict[str, pl.DataType]]()
     for file, schema in schemas.items():
         name_of = {name.lower(): name for name in schema} | {name: name for name in schema}
         found = {name: name_of.get(name) or name_of.get(name.lower(), "") for name in expected}
@@ -249,17 +276,7 @@ def _joined(folder: Path, schemas: Mapping[Path, Mapping[str, pl.DataType]]) -> 
                 "table all have its columns"
             )
         columns = [pl.col(own).alias(name) for name, own in found.items()]
-        for name, own in found.items():
-            try:
-                pl.concat(
-                    [pl.Series([], dtype=one).to_frame("") for one in (expected[name], schema[own])],
-                    how="vertical_relaxed",
-                )
-            except pl.exceptions.PolarsError:
-                raise SourceError(
-                    f"{folder}: column {name!r} of {place} holds {brief(schema[own])}, and that of "
-                    f"{first.name} {brief(expected[name])}; write both with one type"
-                ) from None
+        types[file] = {name: schema[own] for name, own in found.items()}
         frame = pl.scan_parquet(
             file, row_index_name=ROW, row_index_offset=rows + 1, glob=False, hive_partitioning=False
         )
@@ -267,7 +284,23 @@ def _joined(folder: Path, schemas: Mapping[Path, Mapping[str, pl.DataType]]) -> 
         frames.append(frame.select(pl.col(ROW).cast(pl.Int64), *columns, *partitions))
         with readable(file):
             rows += pl.scan_parquet(file, glob=False).select(pl.len()).collect().item()
+    _refuse_clashes(folder, types)
     return _with_texts(pl.concat(frames, how="vertical_relaxed"))
+
+
+def _refuse_clashes(folder: Path, schemas: Mapping[Path, Mapping[str, pl.DataType]]) -> None:
+    """Raise SourceError for a column whose values in two parts have no common type."""
+    known: dict[str, tuple[Path, pl.DataType]] = {}
+    for file, schema in schemas.items():
+        for name, dtype in schema.items():
+            first, expected = known.setdefault(name, (file, dtype))
+            if expected == pl.Null:
+                known[name] = file, dtype
+            elif not have_common_type(expected, dtype):
+                raise SourceError(
+                    f"{folder}: column {name!r} of {file.relative_to(folder)} holds {brief(dtype)}, and that "
+                    f"of {first.name} {brief(expected)}; write both with one type"
+                )
 
 
 def _with_texts(frame: pl.LazyFrame) -> pl.LazyFrame:

@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 
 from turret.data.errors import SourceError, TextEncodingError
+from turret.data.reading.encodings import encoding_sentence
 from turret.data.reading.schema import ColumnSettings, FeatureColumns
 
 OWN = "__turret_"
@@ -107,6 +108,23 @@ def refuse_columns(names: Iterable[str], path: Path) -> None:
             raise SourceError(f"column {name!r} of {path} has the form of a pattern; rename it")
 
 
+def have_common_type(*types: pl.DataType) -> bool:
+    """Whether values of these types make one column, as those of Polars do.
+
+    But for lists and records among texts or numbers, and days or spans of time among numbers.
+    """
+    kinds = {pl.List if isinstance(one, pl.Array) else one.base_type() for one in types} - {pl.Null}
+    are_days = pl.Date in kinds and any(one.is_numeric() for one in types)
+    are_spans = bool(kinds & {pl.Time, pl.Duration}) and pl.String not in kinds
+    if len(kinds) > 1 and (are_days or are_spans or any(one.is_nested() for one in types)):
+        return False
+    try:
+        pl.concat([pl.Series([], dtype=one).to_frame("") for one in types], how="vertical_relaxed")
+    except pl.exceptions.PolarsError:
+        return False
+    return True
+
+
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
     """Turn polars' errors on reading `path` into a SourceError."""
@@ -122,9 +140,3 @@ def readable(path: Path) -> Iterator[None]:
         if "utf-8" in reason.lower() or "utf8" in reason.lower():
             raise TextEncodingError(encoding_sentence(path, "utf-8")) from None
         raise SourceError(f"{path} can't be read: {reason}") from None
-
-
-def encoding_sentence(path: Path, encoding: str) -> str:
-    """Return the message that `path` is not in `encoding`."""
-    others = [name for name in ("utf-8", "cp1252", "latin-1", "utf-16") if name != encoding.lower()]
-    return f"{path} is not text in the encoding {encoding!r}; try --encoding {', '.join(others)}"

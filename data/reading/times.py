@@ -10,7 +10,9 @@ import polars as pl
 
 from turret.data.errors import ColumnError, brief
 from turret.data.moments import PER_SECOND, YEAR_1990, YEAR_2100, as_number, parse_moment
+from turret.data.progress import counted
 from turret.data.reading.columns import ONE_ROW_AN_EVENT
+from turret.data.reading.numbers import digits_behind, is_rounded
 from turret.data.reading.schema import ColumnSettings
 
 TIME = "time"
@@ -19,12 +21,14 @@ NUMBERS = "numbers since 1970"
 
 _SAMPLE = 10_000
 _MIN_SHARE = 0.9  # of values that fit a unit
-_MIN_LIKELY = 0.95  # of times, for the others to be those of wrong clocks
-_DAY = 86_400  # seconds
+_MIN_MODERN = 0.95  # of times until tomorrow, for those before 1990 to be those of wrong clocks
+_DAY, _YEAR = 86_400, 31_556_952  # seconds
 YEAR_1, YEAR_10000 = -62_135_596_800, 253_402_300_800  # seconds since 1970; the range of datetime
-_SCIENTIFIC = r"^\d(?:[.,]\d+)?E\+\d+$"
+_SECONDS = 9  # digits behind the point of times since 1970, in any unit, to tell whole seconds
 _SERIAL_1970 = 25_569  # days from 1899-12-30, from which spreadsheets count
 _CLOCKS = ("", " %H:%M", " %H:%M:%S%.f")
+_HALF_DAY = r"(?i)[ap]m$"
+_HALF_DAY_CLOCKS = (" %I:%M %p", " %I:%M:%S%.f %p")
 UTC_MARK = r"(?:Z| UTC)$"
 _OFFSET = " %H:%M:%S%.f%#z"
 _DAYS = (
@@ -49,7 +53,8 @@ class TimeReader:
     `value` is Int64 milliseconds since 1970 (UTC) for a timestamp, Int64 or Float64 for a number, and null
     where the column is null or does not parse. `note` describes the format. `per_second` is the number of
     units of a numeric timestamp per second, else None. `likely` are the bounds in milliseconds: times outside
-    are those of wrong clocks. `forms` are the formats of texts: those of days, and NUMBERS.
+    are those of wrong clocks. `doubt` is a sentence on times of the future that lie inside, empty for none.
+    `forms` are the formats of texts: those of days, and NUMBERS.
     """
 
     kind: Literal["timestamp", "number", "position"]
@@ -57,6 +62,7 @@ class TimeReader:
     note: str
     per_second: int | None = None
     likely: tuple[int, int] | None = None
+    doubt: str = ""
     forms: tuple[str, ...] = ()
 
 
@@ -78,7 +84,7 @@ def choose_reader(
             value = value.dt.convert_time_zone("UTC")
         milliseconds = value.cast(pl.Datetime("ms")).dt.epoch("ms")
         reader = TimeReader("timestamp", milliseconds, f"{name!r} holds {dtype}")
-        return _without_wrong_clocks(reader, frame)
+        return _without_wrong_clocks(reader, frame, name)
     if dtype.is_numeric() and not settings.time_format:
         return _number_reader(frame, name, value, dtype, settings)
     if dtype.is_integer() or dtype in (pl.String, pl.Categorical, pl.Enum):
@@ -98,7 +104,10 @@ def further_forms(reader: TimeReader, unread: pl.Series, name: str) -> tuple[str
     counts = {days: count for days, count in _day_counts(sample).items() if days not in known}
     found = _formats(sample, counts, name) if any(counts.values()) else []
     number = pl.col(TIME).cast(pl.Int64, strict=False)
-    are_numbers = _count(sample, _in_own_unit(number, list(PER_SECOND), True)) > 0
+    # A reader of numbers in some units has had a look at the others, or they are stated.
+    are_numbers = (
+        reader.per_second is None and _count(sample, _in_own_unit(number, list(PER_SECOND), True)) > 0
+    )
     return (*found, *[NUMBERS] * (are_numbers and NUMBERS not in known))
 
 
@@ -143,11 +152,34 @@ def _no_future() -> tuple[int, int]:
     return YEAR_1 * 1000, _likely_times()[1]
 
 
-def _without_wrong_clocks(reader: TimeReader, frame: pl.LazyFrame) -> TimeReader:
-    """Set the bounds of likely times if most of `frame` are likely."""
-    bounds = _likely_times()
-    share = _value(frame, reader.value.is_between(*bounds).mean()) or 0.0
-    return replace(reader, likely=bounds) if share >= _MIN_LIKELY else reader
+def _without_wrong_clocks(reader: TimeReader, frame: pl.LazyFrame, name: str) -> TimeReader:
+    """Set the bounds of likely times if more than half are likely ones; else tell of those of the future.
+
+    An archive may begin before 1990, so that year is a bound only where nearly all times are later.
+    """
+    (first, last), time = _likely_times(), reader.value
+    total, likely, future, newest = (
+        frame.select(
+            total=time.count(),
+            likely=time.is_between(first, last).sum(),
+            future=(time > last).sum(),
+            newest=time.max(),
+        )
+        .collect(engine="streaming")
+        .row(0)
+    )
+    if 2 * likely > total:
+        is_modern = likely >= _MIN_MODERN * (total - future)
+        return replace(reader, likely=(first if is_modern else YEAR_1 * 1000, last))
+    if not future:
+        return reader
+    latest = datetime.fromtimestamp(min(newest // 1000, YEAR_10000 - 1), UTC)
+    doubt = (
+        f"{future:,} of {counted(total, 'time')} of column {name!r} lie beyond tomorrow, the latest on "
+        f"{latest:%Y-%m-%d}, and are kept, as half and more of them are not between 1990 and tomorrow; if a "
+        "clock was wrong, correct these times or leave their rows out"
+    )
+    return replace(reader, doubt=doubt)
 
 
 _COARSE = (
@@ -164,15 +196,17 @@ def _number_reader(
     value = value.cast(pl.Int64 if is_integer else pl.Float64, strict=False)
     finite = value if is_integer else pl.when(value.is_finite()).then(value)
     shares: dict[str, float] = {settings.time_unit: 1.0}
-    likely = 0.0
+    are_likely = False
     if settings.time_unit == "auto":
-        shares, likely = _unit_shares(frame, finite)
+        shares, are_likely = _unit_shares(frame, finite)
+    elif settings.time_unit != "number":
+        _refuse_other_unit(frame.head(_SAMPLE), finite, settings.time_unit, name)
     if sum(shares.values()) < _MIN_SHARE:
         is_date = _from_digits(value).is_between(YEAR_1990 * 1000, YEAR_2100 * 1000)
         known = is_date.fill_null(False).filter(finite.is_not_null())
         if (_value(frame.head(_SAMPLE), known.mean()) or 0.0) >= _MIN_SHARE:
             note = f"{name!r} holds dates written as numbers, such as 20240501"
-            return _without_wrong_clocks(TimeReader("timestamp", _from_digits(value), note), frame)
+            return _without_wrong_clocks(TimeReader("timestamp", _from_digits(value), note), frame, name)
         shares = {"number": 1.0}
     unit = next(iter(shares))
     if unit == "number":
@@ -184,7 +218,7 @@ def _number_reader(
             time = ((number - _SERIAL_1970) * 86_400_000).round().cast(pl.Int64)
             days = "dates as a spreadsheet counts them, in days since 1899-12-30"
             note = f"{name!r} holds numbers that are {days}"
-            return _without_wrong_clocks(TimeReader("timestamp", time, note), frame)
+            return _without_wrong_clocks(TimeReader("timestamp", time, note), frame, name)
         return TimeReader("number", number, f"{name!r} holds plain numbers{_as_days(frame, number)}")
     time, note = _in_unit(value, unit, is_integer), f"{name!r} holds {unit} since 1970"
     if dtype in (pl.Float16, pl.Float32):
@@ -195,10 +229,26 @@ def _number_reader(
             f"{name!r} holds {shown} since 1970: each value is read in its own unit; --time-unit states one"
         )
         time = pl.coalesce(_in_own_unit(value, list(shares), is_integer), time)
-    bounds = _likely_times() if likely >= _MIN_LIKELY else None
+    reader = TimeReader("timestamp", time, note, PER_SECOND[unit])
     if settings.time_unit != "auto":
-        bounds = _no_future()
-    return TimeReader("timestamp", time, note, PER_SECOND[unit], bounds)
+        return replace(reader, likely=_no_future())
+    return (
+        replace(reader, likely=_likely_times()) if are_likely else _without_wrong_clocks(reader, frame, name)
+    )
+
+
+def _refuse_other_unit(sample: pl.LazyFrame, number: pl.Expr, stated: str, name: str) -> None:
+    """Raise ColumnError where the median is beyond all calendars in the stated unit, but not in another."""
+    median = _value(sample, number.quantile(0.5))
+    if median is None or median < YEAR_10000 * PER_SECOND[stated]:
+        return
+    for unit, scale in PER_SECOND.items():
+        if YEAR_1990 * scale <= median <= YEAR_2100 * scale:
+            year, own = (1970 + int(median / one / _YEAR) for one in (PER_SECOND[stated], scale))
+            raise ColumnError(
+                f"time_unit = {stated!r} does not fit the numbers of column {name!r}: {median:.0f} is in the "
+                f"year {year:,} as {stated}, and in {own} as {unit}; give --time-unit {unit}, or omit it"
+            )
 
 
 def _as_days(frame: pl.LazyFrame, number: pl.Expr) -> str:
@@ -230,8 +280,8 @@ def _in_own_unit(value: pl.Expr, units: Sequence[str], is_integer: bool) -> pl.E
     return pl.coalesce(_scaled(one, PER_SECOND[unit], is_integer) for unit, one in own.items())
 
 
-def _is_plausible(value: pl.Expr, unit: str, last: float = YEAR_2100) -> pl.Expr:
-    return value.is_between(YEAR_1990 * PER_SECOND[unit], int(last * PER_SECOND[unit]))
+def _is_plausible(value: pl.Expr, unit: str) -> pl.Expr:
+    return value.is_between(YEAR_1990 * PER_SECOND[unit], YEAR_2100 * PER_SECOND[unit])
 
 
 def _scaled(value: pl.Expr, per_second: int, is_integer: bool) -> pl.Expr:
@@ -248,20 +298,19 @@ def _from_digits(value: pl.Expr) -> pl.Expr:
     return pl.coalesce(_strptime(text, one) for one in _DIGITS)
 
 
-def _unit_shares(frame: pl.LazyFrame, finite: pl.Expr) -> tuple[dict[str, float], float]:
-    """Return the shares of times from 1990 to 2100 by unit, the largest first, and of the likely ones."""
+def _unit_shares(frame: pl.LazyFrame, finite: pl.Expr) -> tuple[dict[str, float], bool]:
+    """Return the shares of times from 1990 to 2100 by unit, the largest first; and whether all are likely."""
     last = _likely_times()[1] / 1000
     ends = frame.select(least=finite.min(), most=finite.max())
     least, most = ends.collect(engine="streaming").row(0)
     # In nearly all logs, the range tells that all times are likely ones in one unit.
     for unit, scale in PER_SECOND.items():
         if least is not None and YEAR_1990 * scale <= least <= most <= last * scale:
-            return {unit: 1.0}, 1.0
+            return {unit: 1.0}, True
     shares = {unit: _is_plausible(finite, unit).mean() for unit in PER_SECOND}
-    likely = pl.any_horizontal(_is_plausible(finite, unit, last) for unit in PER_SECOND).mean()
-    row = frame.select(likely=likely, **shares).collect(engine="streaming").row(0, named=True)
+    row = frame.select(**shares).collect(engine="streaming").row(0, named=True)
     units = sorted((unit for unit in PER_SECOND if row[unit]), key=row.__getitem__, reverse=True)
-    return {unit: row[unit] for unit in units}, row["likely"] or 0.0
+    return {unit: row[unit] for unit in units}, False
 
 
 def _text_reader(
@@ -274,15 +323,16 @@ def _text_reader(
     sample = rows.filter(pl.col(TIME).is_not_null()).head(_SAMPLE).collect(engine="streaming")
     is_read = bool(stated) and sample["is_read"].any()
     sample = sample.filter(~pl.col("is_read"))
-    if (is_rounded := sample[TIME].str.contains(_SCIENTIFIC)).any():
+    rounded = sample.filter(is_rounded(pl.col(TIME)))
+    if len(rounded) and sample.select((digits_behind(pl.col(TIME)) < _SECONDS).all()).item():
         # A spreadsheet wrote them with six digits, which are those of hours or days.
-        text = pl.when(~text.str.contains(_SCIENTIFIC)).then(text)
-        if is_rounded.all():
+        text = pl.when(~is_rounded(text)).then(text)
+        if len(rounded) == len(sample):
             raise ColumnError(
-                f"the times of column {name!r} were rounded by a spreadsheet, as 1.70000E+12; export them "
-                "from the source itself, or format the column as text or date before saving it"
+                f"the times of column {name!r} were rounded by a spreadsheet, as {rounded[TIME][0]}; export "
+                "them from the source itself, or format the column as text or date before saving it"
             )
-        sample = sample.filter(~is_rounded)
+        sample = sample.filter(~is_rounded(pl.col(TIME)))
     numbers = _count(sample, pl.col(TIME).cast(pl.Float64, strict=False))
     counts = _day_counts(sample)
     if not (any(counts.values()) or forms or stated):
@@ -303,7 +353,10 @@ def _text_reader(
     reader = TimeReader("timestamp", pl.coalesce(values), note, forms=tuple(found))
     if is_read:
         return replace(reader, likely=_no_future())
-    return _without_wrong_clocks(reader, frame.head(_SAMPLE))
+    bounds = _likely_times()
+    if _value(frame.head(_SAMPLE), reader.value.is_between(*bounds).mean()) == 1:  # to parse all takes longer
+        return replace(reader, likely=bounds)
+    return _without_wrong_clocks(reader, frame, name)
 
 
 def _day_counts(sample: pl.DataFrame) -> dict[str, int]:
@@ -338,9 +391,13 @@ def _count(sample: pl.DataFrame, value: pl.Expr) -> int:
 
 
 def _parse(text: pl.Expr, days: str) -> pl.Expr:
-    """Parse dates with an optional time, fraction of a second and offset (default: UTC)."""
+    """Parse dates with an optional time of 24 or 12 hours, fraction of a second and offset (default: UTC)."""
     plain = text.str.replace(UTC_MARK, "").str.replace("T", " ", literal=True)
+    half_days = pl.when(plain.str.contains(_HALF_DAY)).then(
+        plain
+    )  # few logs have any, and nulls cost nothing
     naive = [_strptime(plain, days + clock) for clock in _CLOCKS]
+    naive += [_strptime(half_days, days + clock) for clock in _HALF_DAY_CLOCKS]
     aware = plain.str.strptime(pl.Datetime("ms", "UTC"), days + _OFFSET, strict=False)
     return pl.coalesce(*naive, aware.dt.replace_time_zone(None).dt.epoch("ms"))
 

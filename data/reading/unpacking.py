@@ -15,7 +15,8 @@ from typing import Any
 import polars as pl
 
 from turret.data.errors import SourceError
-from turret.data.reading.tables import Malformed, encoding_sentence, readable
+from turret.data.reading.encodings import encoding_sentence
+from turret.data.reading.tables import Malformed, readable
 
 _SUFFIX = re.compile(r"\.(gz|gzip|zst|zstd|bz2|xz|zip)$", re.IGNORECASE)
 _CHUNK = 1 << 20
@@ -133,7 +134,9 @@ def as_utf8(content: Path, path: Path, encoding: str, work: Path) -> Path:
     try:
         "".encode(encoding)
     except (LookupError, ValueError):
-        raise SourceError(f"unknown encoding {encoding!r}; try utf-8, cp1252, latin-1 or utf-16") from None
+        raise SourceError(
+            f"unknown encoding {encoding!r}; give one of Python, such as utf-8, cp1252, gbk or utf-16"
+        ) from None
     with content.open("rb") as stream:
         head = stream.read(4)
     encoding = next((name for mark, name in _MARKS.items() if re.match(mark, head, re.DOTALL)), encoding)
@@ -147,7 +150,7 @@ def as_utf8(content: Path, path: Path, encoding: str, work: Path) -> Path:
         ):
             shutil.copyfileobj(source, copy, _CHUNK)
     except UnicodeError:
-        raise SourceError(encoding_sentence(path, encoding)) from None
+        raise SourceError(encoding_sentence(path, encoding, content)) from None
     return target
 
 

@@ -238,6 +238,11 @@ class FreshItems:
         place = int(np.searchsorted(self.withdrawn, row))
         return place < len(self.withdrawn) and int(self.withdrawn[place]) == row
 
+    def serves(self, item: str) -> bool:
+        """Whether there is such an item that is not withdrawn."""
+        row = self.row(item)
+        return row is not None and not self.is_withdrawn(row)
+
     @cached_property
     def served(self) -> RowMask | None:
         """The rows [N] of the bundle that are not withdrawn; None for all."""

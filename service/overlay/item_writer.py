@@ -27,7 +27,7 @@ from turret.service.overlay.fresh import (
     item_bytes,
 )
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache, in_time
-from turret.service.overlay.unknown_names import field_warning
+from turret.service.overlay.unknown_names import field_warning, lost_fields, lost_warning
 from turret.service.stores.contract import Change, ItemStore, Late, NewChange, now_ms
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.errors import EncodingError
@@ -60,7 +60,7 @@ class ItemEdit(NamedTuple):
 class Written(NamedTuple):
     """The refusal of each edit, None where it is in effect, and the replicas that don't have the rest yet.
 
-    `warning` is that of `field_warning` on the edits in effect.
+    `warning` is that of `field_warning` and `lost_warning` on the edits in effect.
     """
 
     refused: list[Refused | None]
@@ -97,35 +97,43 @@ class ItemWriter:
         Raises ItemsUnavailableError, after which any of them may be stored.
         """
         refused: list[Refused | None] = []
+        lost: dict[str, str] = {}
         late = Late([], [])
         edits = await _in_thread_unless(
             _is_short(edits), lambda: [_as_cataloged(bundle, one) for one in edits]
         )
         for first in range(0, len(edits), _AT_ONCE):
-            number, found = await self._store_all(bundle, edits[first : first + _AT_ONCE])
+            number, found = await self._store_all(bundle, edits[first : first + _AT_ONCE], lost)
             refused += found
             if number:
                 await self._overlay.changed(bundle, number)
                 # Replicas that were behind before have these changes, or are behind still.
                 late = await self._announce(number, self._seconds)
         made = [edit.fields for edit, error in zip(edits, refused, strict=True) if not error and edit.fields]
-        warning = await _in_thread_unless(_is_short(edits), partial(field_warning, bundle, made))
-        return Written(refused, late, warning)
+        unknown = await _in_thread_unless(_is_short(edits), partial(field_warning, bundle, made))
+        warnings = [one for one in (lost_warning(lost), unknown) if one]
+        return Written(refused, late, ". ".join(warnings) or None)
 
-    async def _store_all(self, bundle: Bundle, edits: Sequence[ItemEdit]) -> tuple[int, list[Refused | None]]:
-        """Store edits; return the number of the last change, 0 for none, and the refusal of each edit."""
+    async def _store_all(
+        self, bundle: Bundle, edits: Sequence[ItemEdit], lost: dict[str, str]
+    ) -> tuple[int, list[Refused | None]]:
+        """Store edits; return the number of the last change, 0 for none, and the refusal of each edit.
+
+        Adds the `lost_fields` of items to `lost`.
+        """
         refused: dict[int, Refused] = {}
         waiting, number = [*range(len(edits))], 0
         while waiting:  # each turn but the first follows changes of the same items by somebody else
             asked = [edits[place] for place in waiting]
             fresh = await self._overlay.of(bundle)
             plan = _Plan(bundle, fresh, self._limit, asked)
-            # Of which the overlay may lack the last change.
-            items = list({edit.item for edit in asked if edit.method != "PUT"})
+            # Of which the overlay may lack the last change, or what a withdrawn item had.
+            items = list({edit.item for edit in asked if edit.method != "PUT" or not fresh.serves(edit.item)})
             last = await in_time(self._store.last(items), self._seconds) if items else []
             known = dict(zip(items, last, strict=True))
             changes = await _in_thread_unless(_is_short(asked), partial(plan.changes, known))
             refused |= {waiting[place]: error for place, error in plan.refused.items()}
+            lost |= plan.lost
             numbers = await in_time(self._store.change(changes), self._seconds) if changes else []
             number = max([number, *numbers])
             overtaken = {change.item for change, at in zip(changes, numbers, strict=True) if not at}
@@ -166,7 +174,8 @@ _GONE = _Content(is_withdrawn=True)
 class _Plan:
     """The changes that edits of a bundle with its overlay become.
 
-    `limit` bounds the bytes of the overlay; `refused` has the errors by the places of edits.
+    `limit` bounds the bytes of the overlay; `refused` has the errors by the places of edits, and `lost` the
+    `lost_fields` of withdrawn items that are put.
     """
 
     def __init__(self, bundle: Bundle, fresh: FreshItems, limit: int, edits: Sequence[ItemEdit]) -> None:
@@ -174,6 +183,7 @@ class _Plan:
         self._taken = fresh.size
         self._edits = edits
         self.refused: dict[int, Refused] = {}
+        self.lost: dict[str, str] = {}
 
     def changes(self, last: Mapping[str, Change | None]) -> list[NewChange]:
         """The changes to store, one of each item: the outcome of its edits in their order.
@@ -193,6 +203,8 @@ class _Plan:
                 self.refused[place] = without_frames(error)
             else:
                 contents[edit.item] = new
+                if edit.method == "PUT":
+                    self._note_lost(edit.item, before, last.get(edit.item), new)
         now = max(now_ms(), catalog_time(self._bundle))  # even if clocks differ
         after = {item: change.number if change else 0 for item, change in last.items()}
         return [
@@ -252,6 +264,11 @@ class _Plan:
             return None
         return _Content(_json(encoder.readable(orjson.loads(of_bundle)) if encoder else {}), of_bundle)
 
+    def _note_lost(self, item: str, before: _Content | None, last: Change | None, new: _Content) -> None:
+        had = before or (last and self._present(item, last))
+        if had and had.is_withdrawn and (names := lost_fields(*map(orjson.loads, (had.fields, new.fields)))):
+            self.lost[item] = names
+
     def _take(self, item: str, before: _Content | None, new: _Content) -> None:
         """Count the bytes of an item. Raises ConflictError where an overlay with more has no room."""
         more = self._bytes(item, new) - self._bytes(item, before or self._held(item))
@@ -310,12 +327,13 @@ def _as_cataloged(bundle: Bundle, edit: ItemEdit) -> ItemEdit:
     features = {
         name: value for name, value in edit.features.items() if encoder.reads(name) or name not in kinds
     }
-    if len(features) == len(edit.features):
+    typed = encoder.as_fields(edit.features, kinds)
+    if typed == features:
         return edit
     if edit.fields is None and edit.method == "PUT":
-        return edit._replace(features=features, fields=_shown(bundle, edit.features))
-    unread = {name: value for name, value in edit.features.items() if name not in features}
-    return edit._replace(features=features, fields=unread | (edit.fields or {}))
+        return edit._replace(features=features, fields=_shown(bundle, typed))
+    unread = {name: value for name, value in typed.items() if name not in features}
+    return edit._replace(features=features, fields={**unread, **edit.fields} if edit.fields else unread)
 
 
 def _shown(bundle: Bundle, features: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Warnings of fields, values and items that the live version has nowhere; most of them are misspelt.
 
-They are not refused: a field may be new, and an item be one of another version.
+They are not refused: a field may be new, and an item be one of another version. And of fields that are lost.
 """
 
 from collections import Counter
@@ -66,6 +66,22 @@ def _other_kinds(value: Any, kind: str) -> set[str]:
 def _first(names: Collection[Name], shown: Callable[[Name], str]) -> str:
     more = len(names) - _MOST
     return ", ".join(map(shown, islice(names, _MOST))) + (f", and {more} more" if more > 0 else "")
+
+
+def lost_fields(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """The names of the fields that an item had and has no longer, shortened; empty without any."""
+    return _first([name for name in before if name not in after], _REPR.repr)
+
+
+def lost_warning(lost: Mapping[str, str]) -> str | None:
+    """A sentence on items that were withdrawn and put, by their `lost_fields`."""
+    if not lost:
+        return None
+    named = _first(lost, lambda item: f"{_REPR.repr(item)} ({lost[item]})")
+    return (
+        f"withdrawn items were put without fields that they had: {named}; in place of a PUT, a PATCH with "
+        '"withdrawn": false restores them'
+    )
 
 
 def item_warning(fresh: FreshItems, version: str, items: Sequence[Id]) -> str | None:

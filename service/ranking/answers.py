@@ -11,7 +11,7 @@ import orjson
 from numpy.typing import NDArray
 
 from turret.data.vocabulary import Id
-from turret.service.errors import ConflictError, InvalidFieldError, NotFoundError, RequestError
+from turret.service.errors import ConflictError, NotFoundError, RequestError, invalid_fields
 from turret.service.observing.quality import AnswerRecord
 from turret.service.overlay.fresh import FreshItems
 from turret.service.ranking.explaining import explain, without_each
@@ -21,8 +21,8 @@ from turret.service.ranking.query import (
     Query,
     ResolvedQuery,
     check_among,
-    check_kinds,
     count_history,
+    wrong_kinds,
 )
 from turret.service.ranking.searching import left_out, nearest, nearest_of_each, select
 from turret.service.schemas.fields import HISTORY_LIMIT, Cursor
@@ -31,7 +31,7 @@ from turret.service.versions.holder import LoadedModel
 from turret.service.versions.record import conditions_of
 from turret.tower.catalog.conditions import every
 from turret.tower.catalog.filters import Filter, compile_filter
-from turret.tower.errors import EncodingError, FilterError
+from turret.tower.errors import EncodingError, FilterError, first_with_others
 from turret.tower.format.manifest import Manifest
 from turret.tower.repeats import Events
 from turret.tower.retrieval import Ranking
@@ -54,14 +54,13 @@ def recommend(
     A query that is `similar_to` an item is answered by the item's vector.
 
     Adds the seconds of each stage to `stages`, and a record of each recommendation to `records`. Raises
-    EncodingError for features that the user tower can't read, and RequestError for a filter that the catalog
-    can't answer; both have the position of the query.
+    RequestError for fields that the version can't read, and EncodingError for features whose vector is not
+    finite; both have the position of the query.
     """
     stages = {} if stages is None else stages
     begun = perf_counter()
     view = ItemView(model.bundle, fresh)
     resolved = _resolve(view, queries)
-    model.bundle.encoder.check([query.request.features for query in queries])
     looked_up = perf_counter()
     _encode(model, view, resolved)
     encoded = perf_counter()
@@ -95,10 +94,6 @@ def _resolve(view: ItemView, queries: Sequence[Query]) -> list[ResolvedQuery]:
     try:
         for query, history, found in zip(queries, counted, known, strict=True):
             resolved.append(_in_rows(view, query, history, *found))
-    except FilterError as error:
-        refused = InvalidFieldError(error.field, error.value, str(error))
-        refused.position = len(resolved)
-        raise refused from None
     except RequestError as error:
         error.position = len(resolved)
         raise
@@ -116,16 +111,12 @@ def _in_rows(
         message = f"this cursor is of version {version}, which is no longer live; request the first page"
         raise ConflictError("cursor", None, message)
     check_among(query, manifest)
-    if manifest.kinds:
-        check_kinds(request, manifest)
     by_rules = conditions_of(query.rules, view.bundle.catalog, manifest.version) if query.rules else []
-    for name in request.cap:
-        view.check_field(name, f"cap.{name}")
+    filtering = _read_filter(view, request)
     excluded = view.known_rows(request.exclude)[0] if request.exclude else _NOTHING
     if counted.left_out is None or counted.left_out:
         seen = rows if counted.left_out is None else view.known_rows(counted.left_out)[0]
         excluded = np.concatenate([excluded, seen]) if len(excluded) else seen
-    filtering = compile_filter(request.filter, view.bundle.catalog) if request.filter else None
     if by_rules:
         own = [filtering.condition] if filtering else []
         filtering = Filter(every([*own, *by_rules]), view.bundle.catalog)
@@ -135,6 +126,27 @@ def _in_rows(
         resolved.uses = Events.of_one(rows, times, kinds, manifest.merging)
         resolved.excluded, resolved.only = resolved.uses.rows_of(request.among, excluded)
     return resolved if query.similar_to is None else _by_item(view, resolved, query.similar_to)
+
+
+def _read_filter(view: ItemView, request: RecommendRequest) -> Filter | None:
+    """Return the filter. Raises InvalidFieldError for all that the version lacks or can't read of a request.
+
+    That are kinds, fields in the filter and the caps, and features.
+    """
+    bundle, filtering = view.bundle, None
+    wrong = wrong_kinds(request, bundle.manifest) if bundle.manifest.kinds else []
+    try:
+        filtering = compile_filter(request.filter, bundle.catalog) if request.filter else None
+    except FilterError as error:
+        wrong += invalid_fields(error)
+    wrong += [view.no_field(name, f"cap.{name}") for name in request.cap if name not in bundle.catalog.kinds]
+    try:
+        bundle.encoder.check([request.features])
+    except EncodingError as error:
+        wrong += invalid_fields(error)
+    if wrong:
+        raise first_with_others(wrong)
+    return filtering
 
 
 def _check_kind(request: RecommendRequest, manifest: Manifest) -> None:

@@ -78,12 +78,11 @@ class ItemView:
             for name in names
         ]
 
-    def check_field(self, name: str, where: str) -> None:
-        """Raise InvalidFieldError for `where` in the request unless items have the field `name`."""
+    def no_field(self, name: str, where: str) -> InvalidFieldError:
+        """The refusal of `where` in a request, as items don't have the field `name`."""
         fields = self.bundle.catalog.kinds
-        if name not in fields:
-            known = f"they have {', '.join(fields)}" if fields else "they have none"
-            raise InvalidFieldError(where, name, f"items have no such field; {known}")
+        known = f"they have {', '.join(fields)}" if fields else "they have none"
+        return InvalidFieldError(where, name, f"items have no such field; {known}")
 
     def vectors(self, rows: NDArray[np.integer[Any]]) -> Vectors:
         """The vectors [B, D] of rows [B]."""

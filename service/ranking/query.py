@@ -1,11 +1,11 @@
 """Requests with the histories that count for them."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import compress, repeat
+from itertools import compress, islice, repeat
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from turret.service.stores.guarded import Breaker, Stored, read_histories
 from turret.service.versions.holder import LoadedModel
 from turret.service.versions.record import Rule, RuleSet
 from turret.tower.catalog.filters import Filter
+from turret.tower.errors import MOST_OTHERS
 from turret.tower.format.manifest import Manifest
 from turret.tower.kinds import CountedKinds, refusal_of
 from turret.tower.repeats import EVENTS, Bonus, Events, Rows
@@ -199,10 +200,22 @@ class QueryReader:
             return Stored(truncated=frozenset(by_user))
 
 
-def unknown_kind(field: str, kind: str, manifest: Manifest, known: Iterable[str]) -> InvalidFieldError:
-    """The refusal of a kind that is none of the `known` ones of a version."""
-    names = ", ".join(known)
-    return InvalidFieldError(field, kind, f"version {manifest.version} has no such kind; send one of {names}")
+def unknown_kinds(
+    where: str, kinds: Iterable[str | None], manifest: Manifest, known: Collection[str]
+) -> list[InvalidFieldError]:
+    """The refusals of kinds that are none of the `known` ones of a version, as many as an answer names.
+
+    `where` has {} for the position of a kind, such as "history.{}.kind".
+    """
+    unknown = ((place, kind) for place, kind in enumerate(kinds) if kind is not None and kind not in known)
+    return [
+        InvalidFieldError(
+            where.format(place),
+            kind,
+            f"version {manifest.version} has no such kind; send one of {', '.join(known)}",
+        )
+        for place, kind in islice(unknown, MOST_OTHERS + 1)
+    ]
 
 
 def check_among(query: Query, manifest: Manifest) -> None:
@@ -215,17 +228,15 @@ def check_among(query: Query, manifest: Manifest) -> None:
         raise InvalidFieldError("among", among, refusal)
 
 
-def check_kinds(request: RecommendRequest, manifest: Manifest) -> None:
-    """Raise InvalidFieldError for kinds in a request that a version with kinds doesn't have, or ignores."""
+def wrong_kinds(request: RecommendRequest, manifest: Manifest) -> list[InvalidFieldError]:
+    """The refusals of kinds in a request that a version with kinds doesn't have, or ignores."""
+    wrong: list[InvalidFieldError] = []
     if isinstance(request.history, KindedIds):
-        for position, kind in enumerate(request.history.kinds):
-            if kind is not None and kind not in manifest.kinds:
-                raise unknown_kind(f"history.{position}.kind", kind, manifest, manifest.kinds)
+        wrong += unknown_kinds("history.{}.kind", request.history.kinds, manifest, manifest.kinds)
     if isinstance(request.exclude_seen, tuple):
         known = [name for name, kind in manifest.kinds.items() if kind.role != "ignored"]
-        for position, kind in enumerate(request.exclude_seen):
-            if kind not in known:
-                raise unknown_kind(f"exclude_seen.{position}", kind, manifest, known)
+        wrong += unknown_kinds("exclude_seen.{}", request.exclude_seen, manifest, known)
+    return wrong
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """Bodies: strict JSON within limits, validated by a schema; the refusal names the field and the remedy."""
 
 import asyncio
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from typing import Any, TypeVar
@@ -12,14 +11,13 @@ from pydantic_core import ErrorDetails
 from starlette.types import Scope
 
 from turret.service.errors import BodyError, InvalidFieldError, RequestError, without_frames
+from turret.tower.errors import first_with_others
 
 BODY = "turret.body"  # the key of a body in the scope of its request
 DEPTH = 32  # levels of nesting
 # Lists and objects, and keys, of one body. A batch of 100 requests with filters has some thousands; 300,000
 # empty lists in a megabyte keep the parser, which can't be interrupted, for 20 to 100 ms, 90,000 keys for 15.
 PARTS = 20_000
-# Further fields of a body that a refusal names.
-MOST_OTHERS = 20
 # Of one line, which nothing interrupts: an item of 48,000 bytes whose letters are escaped takes less.
 LINE_BYTES = 200_000
 # Bytes of any content that are parsed in a millisecond or two, and lists and objects within 3 ms.
@@ -104,7 +102,7 @@ def read_schema(body: bytes, schema: type[Schema]) -> Schema:
     try:
         return schema.model_validate(parsed)
     except ValidationError as error:
-        raise refusal_of(field_error(one) for one in error.errors(include_url=False)) from None
+        raise first_with_others(map(field_error, error.errors(include_url=False))) from None
 
 
 def parse(body: bytes) -> Any:
@@ -141,16 +139,12 @@ def _check_depth(parsed: Any) -> None:
     raise BodyError("body", None, f"the body is nested deeper than {DEPTH} levels; send plain lists")
 
 
-def refusal_of(errors: Iterable[InvalidFieldError]) -> InvalidFieldError:
-    """The refusal of the first of these fields, with those of the others."""
-    fields: dict[str, InvalidFieldError] = {}
-    for error in errors:  # a union has several of one field
-        fields.setdefault(error.field, error)
-        if len(fields) > MOST_OTHERS:
-            break
-    first, *others = fields.values()
-    first.others = tuple(others)
-    return first
+def parameter_error(error: Any) -> InvalidFieldError:
+    """The refusal of a parameter of a path or a query string, by the error that FastAPI has for it."""
+    name = str(error["loc"][1])
+    if error["type"] == "missing":
+        return InvalidFieldError(name, None, f"this call needs the parameter {name}; /docs describes it")
+    return field_error(error, name)
 
 
 def field_error(error: ErrorDetails, name: str | None = None) -> InvalidFieldError:

@@ -10,13 +10,15 @@ from pydantic import (
     BeforeValidator,
     Field,
     PlainValidator,
+    ValidationError,
     ValidatorFunctionWrapHandler,
     WithJsonSchema,
     WrapValidator,
 )
-from pydantic_core import PydanticCustomError
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from turret.data.vocabulary import ID_LENGTH, STRANGER, plain_id
+from turret.tower.errors import MOST_OTHERS
 from turret.tower.format.listing import is_version
 from turret.tower.repeats import Slot
 
@@ -136,6 +138,37 @@ def check_ids(value: object, check_each: ValidatorFunctionWrapHandler) -> list[i
             return value
     checked: list[int | str] = check_each(value)
     return checked
+
+
+def errors_again(error: ValidationError, *place: int) -> list[InitErrorDetails]:
+    """Return as many errors as a refusal names, for another ValidationError.
+
+    Those of a list of one entry are moved to its `place` in another list.
+    """
+    again = []
+    for one in error.errors(include_url=False)[: MOST_OTHERS + 1]:
+        kind = PydanticCustomError(one["type"], "{said}", {**one.get("ctx", {}), "said": one["msg"]})
+        path = (*place, *one["loc"][len(place) :])
+        again.append(InitErrorDetails(type=kind, loc=path, input=one["input"]))
+    return again
+
+
+def check_entries(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
+    """Check a list by `check`, which stops at the first fault; then name as many as a refusal does."""
+    try:
+        return check(value)
+    except ValidationError as error:
+        if not error.errors(include_url=False)[0]["loc"]:  # of the list itself
+            raise
+    errors: list[InitErrorDetails] = []
+    for place, entry in enumerate(value):
+        try:
+            check([entry])
+        except ValidationError as error:
+            errors += errors_again(error, place)
+            if len(errors) > MOST_OTHERS:
+                break
+    raise ValidationError.from_exception_data("list", errors)
 
 
 _INTEGER = {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1}

@@ -16,7 +16,6 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from turret.data.features import QUERY
 from turret.data.kinds import Seen
 from turret.data.vocabulary import STRANGER
-from turret.service.schemas.bodies import MOST_OTHERS
 from turret.service.schemas.fields import (
     HISTORY_LIMIT,
     KIND_LENGTH,
@@ -34,8 +33,11 @@ from turret.service.schemas.fields import (
     SessionId,
     Time,
     VersionName,
+    check_entries,
+    errors_again,
     show_time,
 )
+from turret.tower.errors import MOST_OTHERS
 from turret.tower.repeats import Slot
 
 BATCH_LIMIT = 100
@@ -71,10 +73,7 @@ class Body(BaseModel):
         try:
             cls.model_validate({name: value for name, value in data.items() if name in cls.model_fields})
         except ValidationError as error:  # the known ones may have faults too
-            for one in error.errors(include_url=False)[: MOST_OTHERS + 1]:
-                context = {**one.get("ctx", {}), "said": one["msg"]}
-                kind = PydanticCustomError(one["type"], "{said}", context)
-                errors.append(InitErrorDetails(type=kind, loc=one["loc"], input=one["input"]))
+            errors += errors_again(error)
         raise ValidationError.from_exception_data(cls.__name__, errors)
 
 
@@ -226,6 +225,8 @@ class BatchRequest(Body):
 
     requests: list[RecommendRequest] = Field(min_length=1, max_length=BATCH_LIMIT, fail_fast=True)
 
+    _check_entries = field_validator("requests", mode="wrap")(check_entries)
+
     @field_validator("requests")
     @classmethod
     def _bound_items(cls, requests: list[RecommendRequest]) -> list[RecommendRequest]:
@@ -255,16 +256,18 @@ class EventBody(Body):
 
     event_id: Id
     user_id: NamedUserId | None = None
-    session_id: SessionId | None = None
+    session_id: SessionId | None = Field(default=None, validate_default=True)
     item_id: Id
     time: Time | None = None
     kind: str | None = Field(default=None, max_length=KIND_LENGTH)
 
-    @model_validator(mode="after")
-    def _is_of_somebody(self) -> "EventBody":
-        if self.user_id is None and self.session_id is None:
+    @field_validator("session_id")
+    @classmethod
+    def _is_of_somebody(cls, session: int | str | None, info: ValidationInfo) -> int | str | None:
+        # Without a valid user_id, `data` lacks it: then that is refused.
+        if session is None and info.data.get("user_id", "") is None:
             raise PydanticCustomError("user", "send a user_id, a session_id, or both")
-        return self
+        return session
 
     @property
     def stranger(self) -> str | None:
@@ -276,6 +279,8 @@ class EventsRequest(Body):
     """Up to 1000 events; all of them are stored, or none."""
 
     events: list[EventBody] = Field(min_length=1, max_length=EVENTS_LIMIT, fail_fast=True)
+
+    _check_entries = field_validator("events", mode="wrap")(check_entries)
 
 
 class ItemBody(Body):

@@ -173,7 +173,7 @@ def _column(values: list[Any]) -> pl.DataFrame:
         ([5, None], "one value only"),
         (["sale", None], [("category", "column")]),
         ([[], ["red"]], [("multi", "column")]),
-        ([[], []], "no value"),
+        ([[], []], "empty lists alone"),
         ([f"code {number}" for number in range(COUNT)], [("text", "column")]),
         ([f"AX-{number}" for number in range(COUNT)], "texts, nearly every row has another"),
         ([f"c{number}" for number in range(COUNT)], "texts, nearly every row has another"),

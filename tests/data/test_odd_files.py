@@ -1,6 +1,7 @@
 """Files as spreadsheets, warehouses and scripts leave them: read as meant, or refused with a remedy."""
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from unicodedata import normalize
@@ -32,15 +33,19 @@ def test_a_table_that_keeps_older_versions_is_refused_by_its_kind(tmp_path: Path
     table = tmp_path / "orders"
     (table / mark).mkdir(parents=True)
     (table / mark / "v1.metadata.json").touch()
-    pl.DataFrame({"user": [1]}).write_parquet(table / "part-0.parquet")
-    with pytest.raises(SourceError, match=r"orders is a (Delta|Hudi|Iceberg) table.*newest version"):
-        _scan(table)
+    part = table / "day=2023-11-14" / "part-0.parquet"
+    part.parent.mkdir()
+    pl.DataFrame({"user": [1]}).write_parquet(part)
+    for place in (table, tmp_path, part.parent, part):
+        with pytest.raises(SourceError, match=r"orders is a (Delta|Hudi|Iceberg) table.*newest version"):
+            _scan(place)
 
 
+@pytest.mark.parametrize("again", ["user,item", '"user","item"', "User, ITEM ", '\ufeff"user" ,item'])
 @pytest.mark.parametrize("item", ["4", '"a\nb"'])
-def test_a_header_in_the_middle_is_no_row(tmp_path: Path, item: str) -> None:
+def test_a_header_in_the_middle_is_no_row(tmp_path: Path, item: str, again: str) -> None:
     path = tmp_path / "joined.csv"
-    path.write_text(f"user,item\n1,2\nuser,item\n3,{item}\nuser,item\n")
+    path.write_text(f"user,item\n1,2\n{again}\n3,{item}\nuser,item\n")
     table = _scan(path)
     assert table.frame.select("user").collect()["user"].to_list() == ["1", "3"]
     assert table.malformed.count == 2
@@ -77,6 +82,23 @@ def test_parts_of_parquet_get_common_types_and_the_names_of_the_first(tmp_path: 
         _scan(parts)
 
 
+@pytest.mark.parametrize("ending", ["parquet", "jsonl"])
+@pytest.mark.parametrize(
+    ("one", "other"), [("a", ["a"]), ("a", {"b": "a"}), (1, {"b": 1}), ([1.0], {"b": 1})]
+)
+def test_a_list_or_a_record_beside_others_in_a_part_is_refused(
+    tmp_path: Path, ending: str, one: object, other: object
+) -> None:
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    for number, value in enumerate((None, one, None, other)):
+        frame = pl.DataFrame({"user": [1], "item": [value]})
+        path = parts / f"{number}.{ending}"
+        frame.write_parquet(path) if ending == "parquet" else frame.write_ndjson(path)
+    with pytest.raises(SourceError, match=rf"'item' of 3\.{ending} holds .*, and that of 1\.{ending} "):
+        _scan(parts)
+
+
 @pytest.mark.parametrize("name", ["events.csv", "events.jsonl"])
 def test_a_broken_byte_costs_its_line_alone(tmp_path: Path, name: str) -> None:
     lines = ["user,item", "张伟,1", "李娜,2", "王芳,3"]
@@ -90,18 +112,60 @@ def test_a_broken_byte_costs_its_line_alone(tmp_path: Path, name: str) -> None:
     assert table.malformed.examples[0]["row"] == content.split(b"\n").index(content.split(b"\n")[-2]) + 1
 
 
-def test_text_in_another_encoding_is_no_broken_byte(tmp_path: Path) -> None:
-    (tmp_path / "events.csv").write_bytes("user,item\nJürgen,1\nJörg,2\nMax,3\n".encode("latin-1"))
-    with pytest.raises(SourceError, match="--encoding cp1252"):
+def test_a_broken_byte_of_a_header_or_in_an_array_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "events.csv"
+    path.write_bytes(b"us\xe9r,item\n" + "张伟,1\n李娜,2\n".encode())
+    with pytest.raises(SourceError, match=r"line 1 of .*events\.csv: byte 3 is no UTF-8"):
+        _scan(path)
+    array, path = (
+        '[{"user": "张伟"},\n{"user": "李娜"},\n{"user": "王芳"}]'.encode(),
+        tmp_path / "events.jsonl",
+    )
+    path.write_bytes(array.replace("李".encode(), b"\xe6\x9d"))
+    table = _scan(path)
+    assert table.frame.collect()["user"].to_list() == ["张伟", "王芳"]
+    assert table.malformed.examples == ({"row": 2, "problem": "byte 11 is no UTF-8"},)
+    path.write_bytes(path.read_bytes().replace(b"\n", b""))
+    with pytest.raises(SourceError, match=r"'utf-8' \(line 1, byte 31\); correct this byte"):
+        _scan(path)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "names"),
+    [
+        ("cp1252", ["Größe", "Jürgen \u2013 l\u2019été", "Æther"]),
+        ("gbk", ["张伟", "李娜"]),
+        ("big5", ["張偉", "王"]),
+        ("cp1251", ["Иван", "Я"]),
+        ("cp1250", ["Łódź", "Gdańsk", "żółw"]),
+        ("cp1254", ["şeker", "doğa"]),
+        ("mac-roman", ["Zoé", "Jürgen"]),
+    ],
+)
+def test_an_encoding_is_advised_only_if_it_destroys_no_letter(
+    tmp_path: Path, encoding: str, names: list[str]
+) -> None:
+    """Each of these decodes as latin-1, and most as cp1252."""
+    (tmp_path / "events.csv").write_bytes(
+        "\n".join(["user,item", *(f"{name},1" for name in names)]).encode(encoding)
+    )
+    advice = (
+        "try --encoding cp1252$" if encoding == "cp1252" else "state its own with --encoding, such as gbk"
+    )
+    with pytest.raises(SourceError, match=rf"not text in the encoding 'utf-8' \(line 2, byte \d\); {advice}"):
         _scan(tmp_path / "events.csv")
 
 
 def test_ids_have_no_blanks_around_them_and_one_form_of_each_letter(prepared: Prepare) -> None:
     plain, decomposed = "Café", normalize("NFD", "Café")
-    data = prepared(f"user,item,time\nu1  ,{plain},1\nu1,{decomposed},2\n\u00a0u1,{plain} ,3\n")
+    data = prepared(f"user,item,time\nu1  ,{plain},1\nu1,{decomposed},2\n\u200b \u00a0u1\u200e,{plain} ,3\n")
     assert data.users.ids([0]) == ["u1"]
     assert data.item_ids.ids(range(len(data.item_ids))) == [plain]
-    assert (plain_id("\u00a0u1 "), plain_id(decomposed)) == ("u1", plain)
+    assert (plain_id("\u200b \u00a0u1\u200e "), plain_id(decomposed), plain_id("\u200b")) == (
+        "u1",
+        plain,
+        "\u200b",
+    )
 
 
 def test_letters_with_more_signs_than_a_script_has_cost_no_quadratic_time() -> None:
@@ -109,17 +173,31 @@ def test_letters_with_more_signs_than_a_script_has_cost_no_quadratic_time() -> N
     assert plain_id(odd) == odd
 
 
-def test_numbers_that_a_spreadsheet_rounded_are_no_ids(prepared: Prepare) -> None:
-    rows = ["u1,8.71112E+12,1", "u2,8.71112E+12,2", "u1,8711127345678,3"]
+@pytest.mark.parametrize("number", ["8.71112E+12", "8.71112e+12", "8.71112E12", "8e+12"])
+def test_numbers_that_a_spreadsheet_rounded_are_no_ids(
+    prepared: Prepare, number: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("turret.data.events.ids._SAMPLE", 1)
+    head, rows = "user,item,time", ["u1,8711127345678,3", f"u1,{number},1", f"u2,{number},2"]
     with pytest.raises(BadRowsError, match="item rounded by a spreadsheet: 2"):
-        prepared("\n".join(["user,item,time", *rows]))
-    data = prepared("user,item,time\nu1,1.5E+1,1\nu1,7,2\n")  # all digits are there
-    assert len(data.item_ids) == 2
+        prepared("\n".join([head, *rows]))
+    with pytest.raises(BadRowsError, match="session rounded by a spreadsheet: 1"):
+        prepared(f"session,item,time\n{number},a,1\n7,b,2\n", {"columns.session": "session"})
+    with pytest.raises(BadRowsError, match="item rounded by a spreadsheet: 1"):
+        prepared(f"{head},not\nu1,a,1,7\nu1,b,2,9|{number}\n", {"columns.negatives": "not"})
 
 
-def test_times_that_a_spreadsheet_rounded_are_refused(prepared: Prepare) -> None:
-    with pytest.raises(ColumnError, match="rounded by a spreadsheet"):
-        prepared("user,item,time\nu1,1,1.70000E+12\nu1,2,1.70000E+12\n")
+def test_numbers_with_all_their_digits_are_ids_whatever_their_form(prepared: Prepare) -> None:
+    assert len(prepared("user,item,time\nu1,1.5E+1,1\nu1,7,2\nu1,1E5,3\nu1,77E2,4\n").item_ids) == 4
+    assert prepared("user,item,time\nu1,1e+05,1\nu1,99999,2\n").item_ids.ids([0, 1]) == [99999, 100_000]
+
+
+@pytest.mark.parametrize("time", ["1.70000E+12", "1.70000e+09"])
+def test_times_that_a_spreadsheet_rounded_are_refused(prepared: Prepare, time: str) -> None:
+    with pytest.raises(ColumnError, match=f"rounded by a spreadsheet, as {re.escape(time)};"):
+        prepared(f"user,item,time\nu1,1,{time}\nu1,2,{time}\n")
+    data = prepared("user,item,time\nu1,1,1.700000060E+09\nu1,2,1.7E+09\n")  # without zeros at the end
+    assert data.times[:].tolist() == [1_700_000_000_000, 1_700_000_060_000]
 
 
 @pytest.mark.parametrize("values", [[[1, 2]], [{"item": 1}]])
@@ -165,6 +243,11 @@ def test_a_stated_format_adds_to_those_that_are_found(prepared: Prepare) -> None
     assert len(data.times[:]) == 3
 
 
+def test_a_number_of_another_unit_than_the_stated_one_is_a_bad_row(prepared: Prepare) -> None:
+    with pytest.raises(BadRowsError, match="unreadable time: 1"):
+        prepared(f"{LOG}u2,b,1700000000000\n", {"columns.time_unit": "seconds"})
+
+
 def test_a_stated_format_that_reads_times_of_the_future_makes_no_events(prepared: Prepare) -> None:
     with pytest.raises(BadRowsError, match="time before 1990 or in the future: 2"):
         prepared("user,item,time\nu1,a,1704067200000\nu1,b,1704067260000\n", {"columns.time_format": ["%s"]})
@@ -175,7 +258,11 @@ def test_a_target_kind_does_not_lose_most_of_its_rows_without_being_told(prepare
     bought = [f"u{n},i{n},purchase,{'soon' if n else 1_700_000_100}" for n in range(4)]
     settings = {"columns.kind": "kind", "kinds": {"purchase": "target", "view": "signal"}, "on_bad": "drop"}
     log = "\n".join(["user,item,kind,time", *views, *bought])
-    with pytest.raises(BadRowsError, match="rows of the kind purchase: 3"):
+    reasons = (
+        r"rows of the kind purchase: unreadable time: 3\n    row 23, user u1[\s\S]*"
+        "--time-format[^;]*; correct them, or drop them with --on-bad drop=any"
+    )
+    with pytest.raises(BadRowsError, match=reasons):
         prepared(log, settings)
     prepared(log, {**settings, "on_bad": "drop=any"})
 

@@ -1,5 +1,6 @@
 """Logs become prepared data."""
 
+import gzip
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -237,6 +238,30 @@ def test_returns_beside_the_named_columns_are_said_with_the_option(warn: Warn) -
     assert any("'Qty' is zero or below in 1 row" in one and "--quantity Qty" in one for one in said)
     assert any("'Status' tells of returns" in one and "in 2 rows" in one for one in said)
     assert not any("tells of returns" in one for one in warn(HEADER[:-1] + ",state\n1,a,7,new\n1,b,8,used\n"))
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "option"),
+    [
+        ("order status", ["paid", "Storno"], "--kind-column 'order status'"),
+        ("OrderStatus", ["paid", "voided"], "--kind-column OrderStatus"),
+        ("Quantity Ordered", ["1", "-1"], "--quantity 'Quantity Ordered'"),
+        ("Menge", ["1", '"-1,5"'], "--quantity Menge"),
+        ("Storniert", ["nein", "Ja"], "--kind-column Storniert"),
+        *((name, ["False", "True"], f"--kind-column {name}") for name in ("refunded", "is_returned")),
+        *((name, ["0", "1"], f"--kind-column {name}") for name in ("returned", "cancelled")),
+    ],
+)
+def test_columns_of_returns_are_known_by_many_names(
+    tmp_path: Path, column: str, values: list[str], option: str
+) -> None:
+    """Also in a packed file."""
+    source, (no, yes) = tmp_path / "events.csv.gz", values
+    text = f"{HEADER[:-1]},{column}\n1,a,7,{no}\n1,b,8,{yes}\n2,a,8,{no}\n2,b,9,{no}\n"
+    source.write_bytes(gzip.compress(text.encode()))
+    (doubt,) = prepare_as(tmp_path / "prepared", source=source).doubts
+    assert "in 1 row" in doubt
+    assert option in doubt
 
 
 def test_users_whom_their_file_lacks_are_counted(warn: Warn, tmp_path: Path) -> None:

@@ -88,6 +88,8 @@ LAST_DAY = (2020, 12, 31)
         # Years of two digits are of this age.
         (["25.03.21", "02.06.15 10:30"], [(2021, 3, 25), (2015, 6, 2, 10, 30)]),
         (["6/2/15", "6/25/15"], [(2015, 6, 2), (2015, 6, 25)]),
+        (["05/24/2015 03:15 PM", "5/24/2015 12:05:07 am"], [(2015, 5, 24, 15, 15), (2015, 5, 24, 0, 5, 7)]),
+        (["24.05.15 3:15:10.250PM"], [(2015, 5, 24, 15, 15, 10, 250_000)]),
         (["31/05/2015", "26/06/15"], [(2015, 5, 31), (2015, 6, 26)]),
         (["31/05/2015", "2/6/15"], [(2015, 5, 31), (2015, 6, 2)]),  # the other date tells the order
         (["1/12/2020 8:26", "13/12/2020 9:00"], [(2020, 12, 1, 8, 26), (2020, 12, 13, 9)]),
@@ -154,18 +156,54 @@ def test_dates_written_as_numbers_are_dates(form: Callable[[int], object]) -> No
 @pytest.mark.parametrize(
     "form", [int, str, datetime.fromtimestamp, lambda time: datetime.fromtimestamp(time, UTC).isoformat()]
 )
-def test_times_far_from_nearly_all_others_are_those_of_wrong_clocks(form: Callable[[int], object]) -> None:
-    """Unless their unit is stated, or they are more than a few: those are of an old log."""
+def test_times_far_from_most_others_are_those_of_wrong_clocks(form: Callable[[int], object]) -> None:
+    """But not old ones whose unit is stated, or more than a few, which are of an old log."""
     usual, wrong = [1_700_000_000 + place for place in range(40)], [-2_000_000_000, 4, 2_900_000_000]
     reader = _reader(pl.Series([form(time) for time in (*usual, wrong[0], wrong[2])]))
     assert reader.likely is not None
     first, last = reader.likely
     assert all(first <= time * 1000 <= last for time in usual)
     assert not any(first <= time * 1000 <= last for time in wrong)
-    assert _reader(pl.Series([form(time) for time in (*usual, *wrong)])).likely is None
+    some = _reader(pl.Series([form(time) for time in (*usual, *wrong[:2] * 2, wrong[2])])).likely
+    assert some is not None
+    assert [some[0] <= time * 1000 <= some[1] for time in wrong] == [True, True, False]
     stated = _reader(pl.Series(usual), time_unit="seconds").likely
     assert stated is not None
     assert [stated[0] <= time * 1000 <= stated[1] for time in wrong] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    "form", [int, str, datetime.fromtimestamp, lambda time: str(date.fromtimestamp(time))]
+)
+def test_times_of_the_future_are_kept_and_told_only_where_half_and_more_are_unlikely(
+    form: Callable[[int], object],
+) -> None:
+    usual, later = [1_700_000_000] * 40, [2_900_000_000] * 40
+    few, half = (_reader(pl.Series([form(time) for time in (*usual, *later[:many])])) for many in (17, 40))
+    assert few.likely is not None
+    assert few.doubt == ""
+    assert half.likely is None
+    assert half.doubt.startswith(
+        "40 of 80 times of column 'when' lie beyond tomorrow, the latest on 2061-11-2"
+    )
+
+
+def test_an_old_log_is_read_without_a_word() -> None:
+    reader = _reader(pl.Series([date(1950, 1, 1), date(1989, 12, 31), date(2001, 1, 1)]))
+    assert (reader.likely, reader.doubt) == (None, "")
+
+
+@pytest.mark.parametrize("form", [int, float, str])
+def test_a_stated_unit_that_puts_most_numbers_beyond_all_calendars_is_refused(
+    form: Callable[[int], object],
+) -> None:
+    values = [form(1_700_000_000_000 + place) for place in range(3)]
+    refusal = (
+        "'seconds' does not fit the numbers of column 'when': 1700000000001 is in the year 55,840 as "
+        "seconds, and in 2023 as milliseconds; give --time-unit milliseconds, or omit it"
+    )
+    with pytest.raises(ColumnError, match=refusal):
+        _read(values, time_unit="seconds")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from numpy.typing import NDArray
 
-from tests.data.conftest import Prepare
+from tests.data.conftest import Prepare, prepare_as
 from turret.data.errors import ColumnError, DataError
 from turret.data.features import Feature, VectorRows
 from turret.data.prepared import PreparedData
@@ -80,6 +80,42 @@ def test_a_value_that_is_no_vector_is_refused(raw: object) -> None:
         feature.encode_one(raw)
     assert feature.encode_one([2, 4.0]).tolist() == [1.0, 2.0]  # type: ignore[union-attr]
     assert np.isnan(feature.encode_one(None)).all()
+
+
+def test_lists_in_texts_are_vectors_too_where_nearly_all_have_one_length(
+    tmp_path: Path, prepared: Prepare
+) -> None:
+    path = tmp_path / "items.csv"
+
+    def make(*first: str) -> PreparedData:
+        look = [*first, *(f"[0.5, 1, {number}.0]" for number in range(20 - len(first)))]
+        pl.DataFrame({"item": [f"i{number}" for number in range(20)], "look": look}).write_csv(path)
+        return prepared(EVENTS, {"items": path})
+
+    _, vectors = column(make("[]", "[0, 1, 0]"), "look")
+    np.testing.assert_array_equal(vectors[:2], [[np.nan] * 3, [0, 1, 0]])
+    with pytest.raises(ColumnError, match=r"most vectors have 3 numbers, and that of 'i1' has 2"):
+        make("[]", "[0.5, 1]")
+    with pytest.raises(ColumnError, match=r"that of 'i0' is no list of numbers: 'oops'"):
+        make("oops")
+
+
+@pytest.mark.parametrize(
+    ("look", "reason"),
+    [
+        (["[]"] * 3, "empty lists alone"),
+        (["[0.1 -2.  ... 3.e-05\n 4. ]", "[1. 2. ... 3.]", ""], "vectors that NumPy has shortened with ..."),
+    ],
+)
+def test_vectors_that_are_lost_are_left_out_with_the_reason(
+    tmp_path: Path, look: list[str], reason: str
+) -> None:
+    (tmp_path / "log.csv").write_text(EVENTS)
+    pl.DataFrame({"item": ["i0", "i1", "i2"], "look": look}).write_csv(tmp_path / "items.csv")
+    files = {"source": tmp_path / "log.csv", "items": tmp_path / "items.csv"}
+    assert f"left out: look ({reason}" in "".join(prepare_as(tmp_path / "out", **files).warnings)
+    with pytest.raises(ColumnError, match=r"no vector|no list of numbers.*NumPy has shortened"):
+        prepare_as(tmp_path / "out", **files, item_features__vector=["look"])
 
 
 @pytest.mark.parametrize(

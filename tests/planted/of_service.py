@@ -347,7 +347,7 @@ def a_column_that_no_tower_reads_is_refused(original: Any, bundle: Any, edit: An
     return edit
 
 
-@planted("service.schemas.bodies:refusal_of", "service/test_http_refusals.py")
+@planted("tower.errors:first_with_others", "service/test_http_refusals.py")
 def a_refusal_names_one_field_only(original: Any, errors: Any) -> Any:
     return original([*errors][:1])
 

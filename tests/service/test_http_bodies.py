@@ -61,15 +61,18 @@ def test_a_body_of_very_many_parts_is_refused_before_it_is_parsed(
         (EventsRequest, {"events": [{}] * 1000}, "events.0.event_id"),
     ],
 )
-def test_the_first_wrong_value_is_enough(schema: type[BaseModel], body: dict[str, Any], field: str) -> None:
-    """An error object of each would take seconds; a list that is too long is refused by its length."""
+def test_some_wrong_values_are_enough(schema: type[BaseModel], body: dict[str, Any], field: str) -> None:
+    """An error object of each would take seconds; a list that is too long is refused by its length.
+
+    Of lists of ids the first wrong value is enough.
+    """
     with pytest.raises(RequestError) as caught:
         read_schema(json.dumps(body).encode(), schema)
     assert caught.value.field == field
     assert ("too long; send" in str(caught.value)) == (str(caught.value.field) in body)
     with pytest.raises(ValidationError) as errors:
         schema.model_validate(body)
-    assert errors.value.error_count() <= 4
+    assert errors.value.error_count() <= (4 if schema is RecommendRequest else 24)
 
 
 @pytest.mark.fault(42)

@@ -246,6 +246,16 @@ def test_an_unknown_kind_is_refused_with_the_known_ones(
     assert shop.get("/v1/users/7").json()["total"] == 0
 
 
+def test_all_unknown_kinds_of_a_call_are_named(shop: TestClient) -> None:
+    kinds = ["x", "view", "y"]
+    events = shop.post("/v1/events", json={"events": [EVENTS[0] | {"kind": kind} for kind in kinds]}).json()
+    body = {"history": [{"item": 101, "kind": kind} for kind in kinds], "exclude_seen": kinds}
+    asked = shop.post("/v1/recommend", json=body).json()
+    found = [[one["field"] for one in (told["error"], *told["others"])] for told in (events, asked)]
+    places = ["history.0.kind", "history.2.kind", "exclude_seen.0", "exclude_seen.2"]
+    assert found == [["events.0.kind", "events.2.kind"], places]
+
+
 @pytest.mark.parametrize("default", [None, "view"])
 def test_events_that_training_leaves_out_by_their_kind_are_stored_with_a_warning(
     tmp_path: Path, default: str | None

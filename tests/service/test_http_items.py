@@ -302,6 +302,31 @@ def test_a_withdrawn_item_is_in_no_answer_until_it_is_put_again(
     assert item in asked(shop, k=61)
 
 
+@pytest.mark.parametrize("item", [900, 107], ids=["fresh", "of the version"])
+def test_a_put_names_the_fields_that_a_withdrawn_item_loses(shop: TestClient, put: Put, item: int) -> None:
+    """Only of withdrawn items: a PUT of others replaces all fields too, but nobody takes it for a restore."""
+    put(fields={"title": "New", "genres": ["war"]})
+    assert "warning" not in put(item, fields={"title": "New", "genres": ["war"]}).json()
+    shop.delete(f"/v1/items/{item}")
+    assert "warning" not in put(item, fields={"title": "Newer", "genres": []}).json()
+    shop.delete(f"/v1/items/{item}")
+    warning = put(item, fields={}).json()["warning"]
+    assert warning == (
+        f"withdrawn items were put without fields that they had: '{item}' ('title', 'genres'); in place of a "
+        'PUT, a PATCH with "withdrawn": false restores them'
+    )
+    assert "warning" not in put(item, fields={}).json()
+    lines = [
+        {"id": item, "features": {}, "fields": {"title": "New"}},
+        {"id": item, "method": "DELETE"},
+        {"id": item, "features": {}, "fields": {"stock": 3}},
+    ]
+    body = "\n".join(map(json.dumps, lines))
+    told = shop.post("/v1/items", content=body, headers=LINES).json()["warning"]
+    assert told.startswith(f"withdrawn items were put without fields that they had: '{item}' ('title'); in")
+    assert "has the field 'stock'" in told
+
+
 @pytest.mark.parametrize("item", [900, 107, 108], ids=["fresh", "of the version", "changed"])
 def test_a_withdrawn_item_is_put_back_by_a_patch_with_all_that_it_had(
     shop: TestClient, put: Put, item: int

@@ -7,6 +7,7 @@ from types import FrameType
 from typing import Any
 from urllib.parse import quote
 
+import httpx2
 import numpy as np
 import orjson
 import pytest
@@ -95,7 +96,7 @@ POSTED: list[tuple[str, Any, str]] = [
     ("/v1/events", {"events": [{}]}, "events.0.event_id"),
     ("/v1/events", {"events": [EVENT | {"x": 1}]}, "events.0.x"),
     *(("/v1/events", {"events": [EVENT | {"kind": kind}]}, "events.0.kind") for kind in ("x" * 101, 3)),
-    ("/v1/events", {"events": [{"event_id": 1, "item_id": 1}]}, "events.0"),
+    ("/v1/events", {"events": [{"event_id": 1, "item_id": 1}]}, "events.0.session_id"),
     ("/v1/events", {"events": [EVENT | {"user_id": "session:s"}]}, "events.0.user_id"),
     ("/v1/events", {"events": [EVENT | {"session_id": "x" * 505}]}, "events.0.session_id"),
 ]
@@ -267,8 +268,15 @@ def test_the_words_of_a_client_are_not_searched_for_addresses(
     assert not [text for text in searched if HOSTILE[:20] in text]
 
 
+def named(answer: httpx2.Response) -> list[str]:
+    """The fields of a refusal."""
+    assert answer.status_code == 422, answer.text
+    told = answer.json()
+    return [one["field"] for one in (told["error"], *told["others"]) if one["message"]]
+
+
 def test_all_faults_of_a_body_are_named(whole: TestClient) -> None:
-    """Each field once, unknown ones too, up to a number, and those of the first faulty entry of a list."""
+    """Each field once, unknown ones too, up to a number, and those of the first faulty id of a history."""
     body = {
         "k": 0,
         "min_score": "high",
@@ -276,20 +284,44 @@ def test_all_faults_of_a_body_are_named(whole: TestClient) -> None:
         "colour": 2,
         "history": [{"item": 1, "knd": "x", "kind": 5}],
     }
-    told = whole.post("/v1/recommend", json=body).json()
-    found = [one["field"] for one in (told["error"], *told["others"])]
+    found = named(whole.post("/v1/recommend", json=body))
     assert sorted(found) == ["colour", "history.0", "k", "min_score", "shelf"]
-    assert all(one["message"] for one in told["others"])
-    batch = whole.post("/v1/recommend/batch", json={"requests": [{"k": 0, "shelf": 1}, {"k": True}]}).json()
-    assert [one["field"] for one in (batch["error"], *batch["others"])] == [
-        "requests.0.shelf",
-        "requests.0.k",
-    ]
-    several = whole.get("/v1/items?limit=0&cursor=x").json()
-    assert {several["error"]["field"], *(one["field"] for one in several["others"])} == {"limit", "cursor"}
+    batch = whole.post("/v1/recommend/batch", json={"requests": [{"k": 0, "shelf": 1}, {}, {"k": True}]})
+    assert named(batch) == ["requests.0.shelf", "requests.0.k", "requests.2.k"]
+    assert set(named(whole.get("/v1/items?limit=0&cursor=x"))) == {"limit", "cursor"}
+    assert named(whole.get("/v1/items?limit=zz&k=-1&q=a&k=1")) == ["k", "q", "limit"]
     many = whole.post("/v1/recommend", json={f"x{number}": 1 for number in range(1000)}).json()
     assert len(many["others"]) == 20
     assert "others" not in whole.post("/v1/recommend", json={"k": 0}).json()
+
+
+def test_all_that_a_version_can_not_read_is_named(whole: TestClient) -> None:
+    """Of a request, also in a batch, of an item, and of an item in a line."""
+    asked = {
+        "filter": {"nix": {"gt": 1}, "title": {"gx": 1, "gy": 1}, "any": [{"genres": 3}, {"not": 4}]},
+        "cap": {"nope": 1, "title": 2},
+        "features": {"shoe": 43},
+    }
+    lacking = ["filter.nix", "filter.title.gx", "filter.title.gy", "filter.any.0.genres", "filter.any.1.not"]
+    lacking += ["cap.nope", "features.shoe"]
+    assert named(whole.post("/v1/recommend", json=asked)) == lacking
+    batch = whole.post("/v1/recommend/batch", json={"requests": [{}, asked]})
+    assert named(batch) == [f"requests.1.{field}" for field in lacking]
+    features = {"n0": "cheap", "kind": [1], "colour": "red", "size": 4}
+    wrong = ["features.colour", "features.size", "features.n0", "features.kind"]
+    assert named(whole.put("/v1/items/900", json={"features": features})) == wrong
+    line = orjson.dumps({"id": 900, "features": features})
+    (result,) = whole.post("/v1/items", content=line, headers=JSON).json()["results"]
+    assert [one["field"] for one in (result["error"], *result["others"])] == wrong
+
+
+def test_the_faults_of_all_events_of_a_call_are_named(whole: TestClient) -> None:
+    events = [{"event_id": 1}, EVENT, EVENT | {"time": "yesterday"}, EVENT | {"x": 1, "user_id": True}, 7]
+    assert named(whole.post("/v1/events", json={"events": events})) == [
+        *("events.0.session_id", "events.0.item_id", "events.2.time", "events.3.x", "events.3.user_id"),
+        "events.4",
+    ]
+    assert len(named(whole.post("/v1/events", json={"events": [{}] * 900}))) == 21
 
 
 def test_a_refused_request_leaves_no_frames(whole: TestClient) -> None:
@@ -298,7 +330,7 @@ def test_a_refused_request_leaves_no_frames(whole: TestClient) -> None:
         ("POST", "/v1/recommend", b'{"k": 0}'),
         ("POST", "/v1/recommend", b"{"),
         ("POST", "/v1/recommend", b'{"history": [101], "cursor": "v2~0~a~3~3f800000"}'),
-        ("POST", "/v1/recommend", b'{"history": [101], "filter": {"x": 1}}'),
+        ("POST", "/v1/recommend", b'{"history": [101], "filter": {"x": 1, "y": 1}, "features": {"x": 1}}'),
         ("POST", "/v1/search", b'{"query": "film"}'),
         ("POST", "/v1/recommend/batch", b'{"requests": [{}, {"filter": {"x": 1}}]}'),
         ("GET", "/v1/items/900", None),

@@ -316,6 +316,8 @@ def test_the_fields_that_people_see_are_those_of_the_preparation(tmp_path: Path)
     fields = {"title_de": "Rote Tasse", "title_en": "Red cup"}
     assert item_text("a", fields, "title_en") == "Red cup [a]"
     assert item_text("Rote Tasse", fields) == "Rote Tasse", "a name that is the id stands once"
+    decoded = {"text": "We take cards & invoices"}
+    assert item_text("We take <b>cards</b> &amp; invoices", decoded) == "We take cards & invoices"
 
 
 @pytest.mark.parametrize(

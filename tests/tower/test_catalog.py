@@ -248,6 +248,16 @@ def test_what_can_not_be_asked_is_said_with_its_place(
     assert caught.value.field == field
 
 
+def test_all_faults_of_a_filter_are_named_up_to_a_number(catalog: Catalog) -> None:
+    """A filter that is too large is not read to its end."""
+    with pytest.raises(FilterError, match="no field 'a0'") as caught:
+        compile_filter({"year": {"gte": 1}} | {f"a{number}": {} for number in range(30)}, catalog)
+    assert [one.field for one in caught.value.others] == [f"filter.a{number}" for number in range(1, 21)]
+    with pytest.raises(FilterError, match="conditions") as caught:
+        compile_filter({"any": [{"year": {"gte": n}} for n in range(2 * MAX_CONDITIONS)]}, catalog)
+    assert [one.field for one in caught.value.others] == ["filter.any"]
+
+
 def test_filters_have_a_depth_and_a_size(catalog: Catalog) -> None:
     deep: dict[str, Any] = {"year": {"gte": 1}}
     for _ in range(MAX_DEPTH - 1):

@@ -13,6 +13,7 @@ from tests.conftest import USER_FEATURES, contents, user_tower
 from tests.support.item_towers import item_features, item_tower, placed
 from turret.data.features import Feature, number_of
 from turret.data.kinds import Kind
+from turret.data.preparing.encoding import encode
 from turret.data.preparing.feature_readings import read_features
 from turret.data.reading.schema import FeatureColumns, FormatSettings
 from turret.tower.bundle.publish import BundleContents
@@ -87,7 +88,7 @@ def test_unknown_values_of_features_count_as_nothing() -> None:
         ("age", "forty"),
         ("age", 10**400),
         ("country", {"a": 1}),
-        ("likes", "drama"),
+        ("likes", 5),
         ("shoe", 43),
     ],
 )
@@ -242,6 +243,17 @@ def test_a_feature_of_an_item_that_does_not_fit_is_named_with_its_place(item_enc
         assert (caught.value.position, caught.value.field) == (1500, f"features.{name}")
 
 
+def test_all_features_of_an_item_that_do_not_fit_are_named_up_to_a_number(item_encoder: ItemEncoder) -> None:
+    given = {"n1": "one", "n0": 1.0, "kind": ["book"]} | {f"x{number}": 1 for number in range(2)}
+    with pytest.raises(EncodingError, match="it reads kind, n0") as caught:
+        item_encoder.encode([{}, given])
+    found = [(one.position, one.field) for one in (caught.value, *caught.value.others)]
+    assert found == [(1, f"features.{name}") for name in ("x0", "x1", "n1", "kind")]
+    with pytest.raises(EncodingError) as caught:
+        item_encoder.encode([{f"x{number}": 1 for number in range(90)}])
+    assert len(caught.value.others) == 20
+
+
 def test_what_another_version_was_sent_is_read_as_far_as_it_goes(item_encoder: ItemEncoder) -> None:
     given: dict[str, object] = {"n0": 1.0, "n1": "one", "colour": "red", "kind": "film"}
     assert item_encoder.readable(given) == {"n0": 1.0, "kind": "film"}
@@ -259,23 +271,58 @@ def test_an_item_tower_that_is_not_of_its_bundle_is_refused() -> None:
         ItemEncoder(item_tower(3), 4, item_features(3)).encode([{}])
 
 
-def test_columns_of_a_catalog_are_read_as_the_features_that_are_prepared_of_them() -> None:
-    """But for a number that another decimal mark makes another one; and as far as there are such features."""
+@pytest.mark.parametrize(
+    ("dates", "prices", "colours", "decimal"),
+    [
+        (
+            ["2024-02-29", "1969-12-31", "2031-07-01T18:00:00"],
+            ["€ 1,299.00", "15.9 CHF", "12 %"],
+            ["red|blue", "blue|red", "red"],
+            ".",
+        ),
+        (
+            ["29.02.2024", "31.12.1969 06:30", "01.07.2031 18:00:00"],
+            ["1.299,00 €", "1.299", "12,5"],
+            ["red; blue", "blue;red", "red"],
+            ",",
+        ),
+    ],
+    ids=["usual", "German"],
+)
+def test_columns_of_a_catalog_are_read_as_the_features_that_are_prepared_of_them(
+    dates: list[str], prices: list[str], colours: list[str], decimal: str
+) -> None:
+    """As far as there are such features; and as fields where these are numbers, lists or truth values."""
     columns = {
-        "listed": ["2024-02-29", "1969-12-31", "2031-07-01T18:00:00"],
-        "price": ["€ 1,299.00", "15.9 CHF", "12 %"],
+        "listed": dates,
+        "price": prices,
         "listed_by": ["a b", "a b", "c"],
+        "colours": colours,
+        "stock": ["0", "7", "12"],
+        "sale": ["true", "False", "true"],
     }
-    readings = read_features(pl.DataFrame(columns), FeatureColumns(), Path("items"), "item", FormatSettings())
-    inputs = FeatureInputs(
-        [Feature(name=name, kind=kind) for kind, name in readings.chosen.by_kind()], "item"
-    )
-    names = ["listed_by", "listed_days", "listed_month", "price"]
-    assert sorted(readings.values) == names
+    settings, where = FormatSettings(decimal=decimal), Path("items")
+    readings = read_features(pl.DataFrame(columns), FeatureColumns(), where, "item", settings)
+    raw = {name: values.to_list() for name, values in readings.values.items()}
+    kinds = {name: kind for kind, name in readings.chosen.by_kind()}
+    encoded = encode(raw, kinds, {}, 3, written=readings.written)
+    inputs = FeatureInputs(encoded.features, "item")
+    assert sorted(raw) == ["colours", "listed_by", "listed_days", "listed_month", "price"]
+    assert inputs.as_fields(
+        {"price": prices[0], "colours": colours[0], "stock": "0", "sale": "False", "listed": dates[0]},
+        {"price": "number", "colours": "texts", "stock": "number", "sale": "boolean", "listed": "text"},
+    ) == {"price": 1299, "colours": ["red", "blue"], "stock": 0, "sale": False, "listed": dates[0]}
     for row in range(3):
-        found = inputs.from_columns({name: texts[row] for name, texts in columns.items()})
-        assert found == {name: values[row] for name, values in readings.values.items()}
+        given = {name: texts[row] for name, texts in columns.items() if name not in ("stock", "sale")}
+        found = inputs.from_columns(given)
+        assert found == {name: values[row] for name, values in raw.items()}
         assert inputs.from_columns(found) == found
+
+
+def test_dates_and_numbers_that_could_be_others_are_not_read() -> None:
+    inputs = FeatureInputs(
+        [Feature(name=f"listed_{part}", kind="number") for part in ("days", "month")], "item"
+    )
     gone = dict.fromkeys(["listed_days", "listed_month"])
     assert inputs.from_columns({"listed": None}) == gone
     assert [number_of(text) for text in ("1.299", "1,299", "12,5", "x", "", "9" * 400)] == [

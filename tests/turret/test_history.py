@@ -29,6 +29,7 @@ from turret.service.settings import Settings
 from turret.service.stores.contract import Event, Stores
 from turret.service.stores.registry import open_stores
 from turret.service.stores.sqlite.histories import SqliteHistory
+from turret.training.evaluation.per_user import PerUser, load_per_user
 
 HEAD = "user_id,item_id,timestamp\n"
 MOMENT = 1000 * START
@@ -152,6 +153,31 @@ def test_a_dump_has_the_stored_events(address: str, tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["events.parquet"]
 
 
+def test_a_path_is_no_pattern_of_others(tmp_path: Path) -> None:
+    """Beside each file lies one that its path would mean as a pattern."""
+    odd, plain = tmp_path / "a[1]", tmp_path / "a1"
+    log = pl.DataFrame({"item_id": ["x", "y"], "timestamp": [1, 2]})
+    for folder, ids, figure in ((odd, ["x", "y"], 1.0), (plain, ["y", "x"], 2.0)):
+        part = folder / "log" / ("user=[1]" if folder == odd else "user=1") / "part.parquet"
+        part.parent.mkdir(parents=True)
+        (log if folder == odd else log.select(other="item_id")).write_parquet(part)
+        pl.DataFrame({"id": ids}).write_csv(folder / "look.ids.csv")
+        pl.DataFrame({"item_id": ids, "title": ids}).write_parquet(folder / "items.parquet")
+        np.save(folder / "look.npy", np.eye(2, dtype=np.float32))
+        PerUser([1], np.zeros(1, bool), {"towers": {"ndcg": np.full(1, figure)}}).write(folder / "figures")
+    config = {"source": odd / "log", "items": odd / "items.parquet"}
+    vectors = {"vector": [f"look={odd / 'look.npy'}"]}
+    target = prepare(PrepareConfig.model_validate({**config, "item_features": vectors}), odd / "out").folder
+    data = PreparedData.open(target)
+    assert (data.users.ids([0]), data.fields) == (["[1]"], {"title": ["x", "y"]})
+    assert np.array_equal(np.asarray(data.item_features.columns["look"]), np.eye(2))
+    assert load_per_user(odd / "figures").values["towers"]["ndcg"] == [1.0]
+    address = f"sqlite:///{odd}/h.sqlite"
+    append(address, Event("e1", "a", "x", MOMENT))
+    dump_histories(Settings(store=address), ALL, odd / "dump.parquet")
+    assert pl.read_parquet(odd / "dump.parquet", glob=False).height == 1
+
+
 def test_strangers_are_dumped_as_sessions(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,6 +232,22 @@ def test_raw_events_take_a_table_of_kinds(address: str, tmp_path: Path) -> None:
     refused = prepared_log(tmp_path / "log.csv", {"columns.kind": "event"}, print)
     with pytest.raises(ConfigurationError, match="'event' would be lost"), refused:
         pass
+    # Three events are no funnel, by which a table could be proposed.
+    refused = prepared_log(tmp_path / "log.csv", {"columns.kind": "event", "kinds_auto": True}, print)
+    with pytest.raises(ConfigurationError, match="'event' would be lost"), refused:
+        pass
+
+
+def test_doubtful_rows_of_raw_events_are_told(tmp_path: Path) -> None:
+    rows = f"a ,x,{START},False\na,y,{START + 1},True\na,z,2900000000,False\nb,z,2900000000,False\n"
+    (tmp_path / "log.csv").write_text(HEAD[:-1] + ",refunded\n" + rows)
+    said: list[str] = []
+    with prepared_log(tmp_path / "log.csv", {}, said.append):
+        pass
+    assert len(said) == 3
+    assert "ids of 'user_id' have blanks or marks without width around them" in said[0]
+    assert "2 of 4 times of column 'timestamp' lie beyond tomorrow" in said[1]
+    assert "'refunded' tells of returns, refunds or cancellations in 1 row" in said[2]
 
 
 def test_a_dump_has_the_events_of_a_range_of_times(address: str, tmp_path: Path) -> None:

@@ -12,11 +12,12 @@ from turret.tower.catalog.catalog import Catalog
 from turret.tower.catalog.columns import Interval, Kind, Mask, Value, scalar_kind
 from turret.tower.catalog.conditions import Among, Condition, Not, Present, Under, Within, every, some
 from turret.tower.catalog.masks import RowMask
-from turret.tower.errors import FilterError
+from turret.tower.errors import MOST_OTHERS, FilterError, first_with_others
 
 # Above any hand-written filter, and few enough that no filter takes long.
 MAX_DEPTH, MAX_CONDITIONS, MAX_VALUES = 8, 100, 1000
 _OPERATORS = ("equals", "any_of", "none_of", "under", "not_null")
+_UNREAD = every(())
 _BOUNDS = {"gte": (0, False), "gt": (0, True), "lte": (1, False), "lt": (1, True)}
 # The values that conditions on a field take, by its kind without the "s" of lists.
 _TAKES = {
@@ -52,15 +53,33 @@ def compile_filter(given: Mapping[str, Any], catalog: Catalog) -> Filter:
     Raises FilterError, with the path and the value, for an unknown field or operator, a value of another type
     than the field's, and a filter that is too deep or too large.
     """
-    return Filter(_Reader(catalog).read(given, "filter", 1), catalog)
+    reader = _Reader(catalog)
+    condition = reader.noting(reader.read, given, "filter", 1)
+    if reader.faults:
+        raise first_with_others(reader.faults)
+    return Filter(condition, catalog)
 
 
 class _Reader:
-    """Parses one filter, counting its conditions and values."""
+    """Parses one filter, counting its conditions and values; behind a fault it goes on with the next part."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._conditions = self._values = 0
+        self.faults: list[FilterError] = []
+
+    def noting(self, read: Callable[..., Condition], *given: Any) -> Condition:
+        """Read a part, and add what is wrong with it to `faults`, up to a number.
+
+        After that number, or beyond the limits of a filter, nothing more is read.
+        """
+        is_small = self._conditions <= MAX_CONDITIONS and self._values <= MAX_VALUES
+        if is_small and len(self.faults) <= MOST_OTHERS:
+            try:
+                return read(*given)
+            except FilterError as error:
+                self.faults.append(error.with_traceback(None))
+        return _UNREAD
 
     def read(self, given: Any, where: str, depth: int) -> Condition:
         if not isinstance(given, Mapping):
@@ -69,7 +88,9 @@ class _Reader:
             )
         if depth > MAX_DEPTH:
             raise FilterError(where, None, f"{where} is nested deeper than {MAX_DEPTH}; write it flatter")
-        return every(self._part(name, value, f"{where}.{name}", depth) for name, value in given.items())
+        return every(
+            self.noting(self._part, name, value, f"{where}.{name}", depth) for name, value in given.items()
+        )
 
     def _part(self, name: str, value: Any, where: str, depth: int) -> Condition:
         if name == "not":
@@ -77,7 +98,7 @@ class _Reader:
         if name in ("all", "any"):
             if not isinstance(value, list):
                 raise FilterError(where, value, f"{where} takes a list of filters")
-            inner = [self.read(one, f"{where}.{n}", depth + 1) for n, one in enumerate(value)]
+            inner = [self.noting(self.read, one, f"{where}.{n}", depth + 1) for n, one in enumerate(value)]
             self._count(len(inner), where)
             return every(inner) if name == "all" else some(inner)
         kind = self._catalog.kinds.get(name)
@@ -90,13 +111,13 @@ class _Reader:
             raise FilterError(where, given, f"{where} takes an object of {', '.join(_OPERATORS)} or bounds")
         self._count(len(given), where)
         conditions = [
-            self._operator(name, kind, operator, value, f"{where}.{operator}")
+            self.noting(self._operator, name, kind, operator, value, f"{where}.{operator}")
             for operator, value in given.items()
             if operator not in _BOUNDS
         ]
         bounds = {operator: value for operator, value in given.items() if operator in _BOUNDS}
         if bounds:
-            conditions.append(Within(name, _interval(kind, bounds, where)))
+            conditions.append(self.noting(_within, name, kind, bounds, where))
         return every(conditions)
 
     def _operator(self, name: str, kind: Kind, operator: str, value: Any, where: str) -> Condition:
@@ -134,7 +155,7 @@ def _under(name: str, kind: Kind, value: Any, where: str) -> Condition:
     return Under(name, levels(value)[-1])
 
 
-def _interval(kind: Kind, bounds: Mapping[str, Any], where: str) -> Interval:
+def _within(name: str, kind: Kind, bounds: Mapping[str, Any], where: str) -> Condition:
     """The intersection of all bounds."""
     if kind == "boolean":
         raise FilterError(where, None, f"{where} holds true and false, which have no order; use equals")
@@ -148,7 +169,7 @@ def _interval(kind: Kind, bounds: Mapping[str, Any], where: str) -> Interval:
         raise FilterError(where, None, f"{where} mixes numbers and texts; give bounds of one type")
     low, low_open = max(values[0], default=(None, False))
     high, high_open = min(values[1], key=lambda bound: (bound[0], not bound[1]), default=(None, False))
-    return Interval(low, high, low_open, high_open)
+    return Within(name, Interval(low, high, low_open, high_open))
 
 
 def _value(kind: Kind, value: Any, where: str) -> Value:

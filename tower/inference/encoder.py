@@ -287,7 +287,8 @@ class ItemEncoder:
         self._inputs = FeatureInputs(features, "item")
         self.features = self._inputs.features
         self.readable = self._inputs.readable  # for items that were sent to another version
-        self.from_columns, self.reads = self._inputs.from_columns, self._inputs.reads
+        self.from_columns, self.as_fields = self._inputs.from_columns, self._inputs.as_fields
+        self.reads = self._inputs.reads
         if not features:
             raise BundleError("item_tower.onnx is in a bundle without item features; export the bundle again")
         self._session = Session(model, "item_tower.onnx", "item_vector", self._inputs.input_names, False)

@@ -9,9 +9,17 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from turret.data.errors import DataError
-from turret.data.features import Feature, date_features, date_names, number_of
+from turret.data.features import (
+    FORM_SEPARATOR,
+    LIST_SEPARATOR,
+    Feature,
+    date_features,
+    date_names,
+    list_of,
+    number_of,
+)
 from turret.data.moments import parse_moment
-from turret.tower.errors import EncodingError
+from turret.tower.errors import EncodingError, first_with_others
 from turret.tower.format.safe_open import read_regular
 
 Code = int | list[int] | float | NDArray[np.float32]
@@ -46,11 +54,13 @@ class FeatureInputs:
     and text, float32 [B, width] for a vector.
     """
 
+    _UNREAD = Feature(name="", kind="text")
+
     def __init__(self, features: Sequence[Feature], of: Literal["user", "item"]) -> None:
         self.features = tuple(features)
         self.input_names = {f"feature_{feature.name}" for feature in features}
-        self._names = {feature.name for feature in features}
-        self._numbers = {feature.name for feature in features if feature.kind == "number"}
+        self._by_name = {feature.name: feature for feature in features}
+        self._names = self._by_name.keys()
         self._of = of
 
     def reads(self, column: str) -> bool:
@@ -60,21 +70,41 @@ class FeatureInputs:
     def from_columns(self, given: Mapping[str, object]) -> dict[str, object]:
         """Return values of the columns of a catalog as those of the features that `prepare` reads there.
 
-        A date is its two features, and a text with a number is the number; all others are unchanged.
+        A date is its two features, and a text with a number or a list is that; all others are unchanged.
         """
         read: dict[str, object] = {}
         for name, raw in given.items():
             parts = self._parts_of_date(name)
             if parts and raw is None:
                 read |= dict.fromkeys(parts)
-            elif parts and isinstance(raw, str) and (moment := parse_moment(raw)) is not None:
+            elif parts and isinstance(raw, str) and (moment := self._moment(parts, raw)) is not None:
                 dated = date_features(name, moment / 86_400_000)
                 read |= {part: dated[part] for part in parts}
-            elif name in self._numbers and isinstance(raw, str) and (number := number_of(raw)) is not None:
-                read[name] = number
+            elif isinstance(raw, str) and name in self._by_name:
+                read[name] = self._by_name[name].read(raw)
             else:
                 read[name] = raw
         return read
+
+    def _moment(self, parts: Sequence[str], text: str) -> float | None:
+        forms = (self._by_name[part].written for part in parts)
+        return parse_moment(text, next(filter(None, forms), "").split(FORM_SEPARATOR))
+
+    def as_fields(self, given: Mapping[str, object], kinds: Mapping[str, str]) -> dict[str, object]:
+        """Return values of the columns of a catalog as fields of these kinds, read as `prepare` does."""
+        return {name: self._as_field(name, raw, kinds.get(name)) for name, raw in given.items()}
+
+    def _as_field(self, name: str, raw: object, kind: str | None) -> object:
+        if not isinstance(raw, str) or kind in (None, "text"):
+            return raw
+        own = self._by_name.get(name, self._UNREAD)
+        if kind == "number" and (number := number_of(raw, own.written)) is not None:
+            return int(number) if number.is_integer() else number
+        if kind == "boolean" and raw.lower() in ("true", "false"):
+            return raw.lower() == "true"
+        if kind == "texts" and (values := list_of(raw, own.written or LIST_SEPARATOR)) is not None:
+            return values
+        return raw
 
     def _parts_of_date(self, name: str) -> list[str]:
         """The features of the dates of a column; none where the column is a feature itself."""
@@ -83,29 +113,39 @@ class FeatureInputs:
     def encode(self, position: int, given: Mapping[str, object]) -> list[Code]:
         """Return one code, list of codes or number a feature; one that is not given counts as unknown.
 
-        Raises EncodingError, with `position`, for a feature that the tower doesn't have or a value that
-        doesn't fit it.
+        Raises EncodingError, with `position`, for features that the tower doesn't have and values that don't
+        fit it.
         """
         given = self.from_columns(given)
+        codes = [_encoded(feature, given.get(feature.name)) for feature in self.features]
+        fitting = [code for code in codes if code is not None]
+        if len(fitting) < len(codes) or not given.keys() <= self._names:
+            raise first_with_others(self._faults(position, given, codes))
+        return fitting
+
+    def _faults(
+        self, position: int, given: Mapping[str, object], codes: Sequence[Code | None]
+    ) -> Iterator[EncodingError]:
+        """Yield an error for each feature that the tower doesn't have or whose value doesn't fit it."""
+        unread = f"this model reads no {self._of} features; leave this out"
+        if self._names:
+            unread = f"this model doesn't read this; it reads {', '.join(sorted(self._names))}"
         for name in given:
-            if name not in self._names:
-                message = f"this model reads no {self._of} features; leave this out"
-                if self._names:
-                    known = ", ".join(sorted(self._names))
-                    message = f"this model doesn't read this; it reads {known}"
-                if self._parts_of_date(name):
-                    message = "this is a date; write it like 2024-05-01, or null where it is unknown"
-                raise EncodingError(position, f"features.{name}", given[name], message)
-        codes = []
-        for feature in self.features:
-            raw = given.get(feature.name)
-            code = _encoded(feature, raw)
+            if name in self._names:
+                continue
+            if self._parts_of_date(name):
+                message = "this is a date; write it like 2024-05-01, or null where it is unknown"
+                yield EncodingError(position, f"features.{name}", given[name], message)
+            else:
+                yield EncodingError(position, f"features.{name}", given[name], unread)
+                # Listed once: thousands of items in a call may have as many faults each.
+                unread = "this model doesn't read this either; leave it out"
+        for feature, code in zip(self.features, codes, strict=True):
             if code is None:
                 fits = _FITS.get(feature.kind, feature.fits)
                 message = f"this feature takes {fits}, or null where it is unknown"
-                raise EncodingError(position, f"features.{feature.name}", raw, message)
-            codes.append(code)
-        return codes
+                raw = given.get(feature.name)
+                yield EncodingError(position, f"features.{feature.name}", raw, message)
 
     def inputs(self, given: Sequence[Mapping[str, object]], first: int = 0) -> Inputs:
         """Return the tower's inputs for B users or items.

@@ -51,7 +51,7 @@ def load_per_user(*paths: Path) -> PerUser:
         if not path.is_file():
             raise TrainingError(f"{path} is missing; evaluate the run again with `turret evaluate`.")
         with naming_damage(path, "evaluate the run again", OSError, pl.exceptions.PolarsError):
-            tables.append(pl.read_parquet(path))
+            tables.append(pl.read_parquet(path, glob=False))
             tables[-1].select(USER, USED_BEFORE)
     first = tables[0]
     if any(not table[USER].equals(first[USER]) for table in tables):

@@ -108,7 +108,7 @@ def dump_histories(settings: Settings, times: TimeRange, target: Path) -> DumpRe
                 f"{settings.store} holds no events from {_text(times.first)} to {_text(times.last)}, "
                 "so nothing is written; name the store of the service with --store, or an earlier --since"
             )
-        events = pl.scan_parquet(sorted(parts.iterdir())).with_columns(
+        events = pl.scan_parquet(sorted(parts.iterdir()), glob=False).with_columns(
             pl.col(integers).cast(pl.Int64), pl.col("timestamp").cast(pl.Datetime("ms", "UTC"))
         )
         (events if report.sessions else events.drop("session_id")).sink_parquet(fresh)

@@ -259,7 +259,7 @@ def _numbers(owners: NDArray[np.int32], items: NDArray[np.int32], times: NDArray
 def prepared_log(
     source: Place | str, settings: Mapping[str, Any], report: Callable[[str], object]
 ) -> Iterator[PreparedData]:
-    """Prepare `source` with `settings` by their dotted names, and report the rows that were left out.
+    """Prepare `source` with `settings` by their dotted names, and report rows left out, and doubtful ones.
 
     The result lasts for the block. This needs Polars, which a service lacks.
     """
@@ -268,13 +268,16 @@ def prepared_log(
     from turret.data.reading.schema import PrepareConfig
 
     config = load_configuration(PrepareConfig, overrides={**settings, "source": source})
+    lost = ConfigurationError(
+        f"the kinds of the column {config.columns.kind!r} would be lost, as no table has them; give each "
+        "with --kind NAME=ROLE, as the live version has it, or leave out --kind-column if all are alike"
+    )
     if config.columns.kind is not None and not (config.kinds or config.kinds_auto):
-        raise ConfigurationError(
-            f"the kinds of the column {config.columns.kind!r} would be lost, as no table has them; give each "
-            "with --kind NAME=ROLE, as the live version has it, or leave out --kind-column if all are alike"
-        )
+        raise lost
     with scratch_folder() as work:
         prepared = prepare(config, work / "prepared")
-        for headline in headline_of(prepared.manifest):
-            report(headline)
+        if config.columns.kind is not None and not prepared.manifest.kinds:  # the log is no funnel
+            raise lost
+        for sentence in (*headline_of(prepared.manifest), *prepared.doubts):
+            report(sentence)
         yield PreparedData.open(prepared.folder)

@@ -3,18 +3,23 @@
 Ids and their paths map one to one.
 """
 
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Annotated, Any, Generic
 from urllib.parse import unquote_to_bytes
 
 import orjson
 from fastapi import Depends, Path, Query, Request, Response
+from fastapi.dependencies.utils import request_params_to_args
 from pydantic import AfterValidator, Field
+from starlette.datastructures import QueryParams
 
 from turret.data.vocabulary import ID_LENGTH, plain_id
 from turret.service.components import Components
 from turret.service.errors import InvalidFieldError
-from turret.service.schemas.bodies import Line, Schema, read_body, read_lines
+from turret.service.schemas.bodies import Line, Schema, parameter_error, read_body, read_lines
 from turret.service.schemas.fields import K_LIMIT
+from turret.tower.errors import MOST_OTHERS, first_with_others
 
 
 async def _parts(request: Request) -> Components:  # a coroutine, as FastAPI calls plain functions in a thread
@@ -55,7 +60,7 @@ _REPEATED = frozenset({"id", "point"})  # the parameters that may be sent severa
 
 
 async def check_parameters(request: Request) -> None:
-    """Raise InvalidFieldError for a path that isn't UTF-8, and for a wrong query string.
+    """Raise InvalidFieldError for a path that isn't UTF-8, and for all that is wrong in a query string.
 
     The server replaces undecodable bytes of a path by U+FFFD, so different paths would name the same user or
     item. A parameter that the call doesn't have, is sent twice, or isn't UTF-8, would else be ignored, and
@@ -68,15 +73,22 @@ async def check_parameters(request: Request) -> None:
         return
     for part in request.scope["query_string"].split(b"&"):
         _check_utf8(part, unquote_to_bytes(part.partition(b"=")[0]).decode(errors="replace"), None)
-    known = [parameter.alias for parameter in request.scope["route"].dependant.query_params]
+    parameters = request.scope["route"].dependant.query_params
+    known = [parameter.alias for parameter in parameters]
+    if wrong := [*islice(_wrong_names(request.query_params, known), MOST_OTHERS + 1)]:
+        _, errors = request_params_to_args(parameters, request.query_params)  # which FastAPI would raise then
+        raise first_with_others([*wrong, *map(parameter_error, errors)])
+
+
+def _wrong_names(given: QueryParams, known: Sequence[str]) -> Iterator[InvalidFieldError]:
     seen: set[str] = set()
-    for name, value in request.query_params.multi_items():
+    for name, value in given.multi_items():
         if name not in known:
             remedy = f"send {', '.join(known)} only" if known else "this call takes none"
             # Without its value, which may be a key that was sent in the wrong place.
-            raise InvalidFieldError(name, None, f"unknown query parameter; {remedy}")
-        if name in seen and name not in _REPEATED:
-            raise InvalidFieldError(name, value, "this parameter is sent twice; send it once")
+            yield InvalidFieldError(name, None, f"unknown query parameter; {remedy}")
+        elif name in seen and name not in _REPEATED:
+            yield InvalidFieldError(name, value, "this parameter is sent twice; send it once")
         seen.add(name)
 
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Response
 from turret.service.errors import NotFoundError
 from turret.service.http.routes.dependencies import CHECKED, Parts, Reads, UserId, json_response
 from turret.service.overlay.unknown_names import item_warning
-from turret.service.ranking.query import unknown_kind
+from turret.service.ranking.query import unknown_kinds
 from turret.service.schemas.fields import HISTORY_LIMIT, show_time
 from turret.service.schemas.requests import EventBody, EventsRequest
 from turret.service.stores.contract import (
@@ -20,6 +20,7 @@ from turret.service.stores.contract import (
     now_ms,
     oldest_kept,
 )
+from turret.tower.errors import first_with_others
 from turret.tower.format.manifest import Manifest
 
 router = APIRouter(prefix="/v1", tags=["histories"], dependencies=CHECKED)
@@ -103,9 +104,9 @@ async def _move_sessions(events: Sequence[EventBody], store: HistoryStore) -> Mo
 
 
 def _check_kinds(events: Sequence[Event], manifest: Manifest) -> None:
-    for position, event in enumerate(events):
-        if event.kind is not None and event.kind not in manifest.kinds:
-            raise unknown_kind(f"events.{position}.kind", event.kind, manifest, manifest.kinds)
+    kinds = (event.kind for event in events)
+    if wrong := unknown_kinds("events.{}.kind", kinds, manifest, manifest.kinds):
+        raise first_with_others(wrong)
 
 
 def _kind_warning(events: Sequence[Event], manifest: Manifest) -> str | None:
