@@ -59,7 +59,7 @@ def test_the_service_answers_what_the_evaluator_ranks(shop: TrainedShop, tmp_pat
         features = {row.pop("user_id"): row for row in csv.DictReader(file)}
     with serving(shop.copy(tmp_path / "shop").bundles) as client:
         assert answered(client, plain) == expected
-        assert activate(client, "features").json() == {"version": "features", "previous": "ids"}
+        assert activate(client, "features", force=True).json() == {"version": "features", "previous": "ids"}
         _, _, expected = ranked_by_the_evaluator(shop.run("features"), shop.data)
         users = map(str, shop.data.users.ids(rows))
         plain = [{**body, "exclude": shop.data.cold_items().ids} for body in plain]  # in no evaluation
@@ -123,7 +123,7 @@ def test_a_new_item_comes_near_the_one_whose_features_it_has(shop: TrainedShop, 
     popular = np.argsort(-data.item_counts("train"), kind="stable")[:10].tolist()
     places, others = [], []
     with serving(shop.copy(tmp_path / "shop").bundles) as client:
-        activate(client, "features")
+        activate(client, "features", force=True)
         for number, row in enumerate(popular):
             body = {"features": features(data, row), "fields": {"title": "New"}}
             assert client.put(f"/v1/items/new-{number}", json=body).json()["vector"] == "features"
