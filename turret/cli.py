@@ -57,9 +57,11 @@ class ErrorHandlingGroup(TyperGroup):
             _end(str(error), error.exit_status)
         except KeyboardInterrupt:
             _end("stopped", 130)
-        except Exception as error:
-            if stopped:  # torch turns an interrupt during its import into other errors
+        except BaseException as error:
+            if stopped:  # torch and Polars turn an interrupt at some places into errors of their own
                 _end("stopped", 130)
+            if not isinstance(error, Exception):
+                raise
             if sentence := system_sentence(error):
                 _end(sentence, 1)
             if isinstance(error, ModuleNotFoundError) and (hint := install_hint(error)):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
+import polars as pl
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -72,6 +73,14 @@ def swallow(*_: object) -> None:
         raise RuntimeError("something is missing") from None
 
 
+def panic(*_: object) -> None:
+    """As Polars does when it is interrupted in Python that it calls."""
+    try:
+        interrupt()
+    except KeyboardInterrupt:
+        raise pl.exceptions.PanicException("unwrapped") from None
+
+
 @pytest.mark.parametrize("text", ["\0", "a\ud800", "k\udce4ufe.csv"])
 def test_an_argument_that_is_no_text_is_refused_in_a_sentence(text: str, tmp_path: Path) -> None:
     for words in (["--encoding", text], ["--to", text], ["--item-text", text]):
@@ -80,7 +89,7 @@ def test_an_argument_that_is_no_text_is_refused_in_a_sentence(text: str, tmp_pat
         assert refused.stderr.startswith(f"turret: {text!r} is not text in UTF-8")
 
 
-@pytest.mark.parametrize("interrupted", [interrupt, swallow])
+@pytest.mark.parametrize("interrupted", [interrupt, swallow, panic])
 def test_an_interrupt_ends_a_command_with_one_word(
     interrupted: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,10 +12,10 @@ from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 import httpx2
 from pydantic import ValidationError
 
-from turret.client import calls
+from turret.client import calls, version_calls
 from turret.client.answers import ErrorAnswer, EventsAnswer
-from turret.client.calls import Call, Event
 from turret.client.errors import AnswerError, ClientError
+from turret.client.requests import Call, Event
 from turret.data.errors import shown, without_credentials
 
 Answered = TypeVar("Answered")
@@ -53,7 +53,7 @@ class _Method(Generic[Arguments, Answered]):
 
 
 class _Calls(Generic[Http]):
-    """The calls of the API as methods; their functions are in `turret.client.calls`."""
+    """The calls of the API as methods; their functions are in `turret.client.calls` and `version_calls`."""
 
     recommend = _Method(calls.recommend)
     recommend_batch = _Method(calls.recommend_batch)
@@ -76,18 +76,18 @@ class _Calls(Generic[Http]):
     map_points = _Method(calls.map_points)
     map_colours = _Method(calls.map_colours)
     map_items = _Method(calls.map_items)
-    version = _Method(calls.version)
-    versions = _Method(calls.versions)
-    activations = _Method(calls.activations)
-    activate = _Method(calls.activate)
-    roll_back = _Method(calls.roll_back)
-    routes = _Method(calls.routes)
-    set_routes = _Method(calls.set_routes)
-    open_comparison = _Method(calls.open_comparison)
-    comparison = _Method(calls.comparison)
-    close_comparison = _Method(calls.close_comparison)
-    compare = _Method(calls.compare)
-    overlap = _Method(calls.overlap)
+    version = _Method(version_calls.version)
+    versions = _Method(version_calls.versions)
+    activations = _Method(version_calls.activations)
+    activate = _Method(version_calls.activate)
+    roll_back = _Method(version_calls.roll_back)
+    routes = _Method(version_calls.routes)
+    set_routes = _Method(version_calls.set_routes)
+    open_comparison = _Method(version_calls.open_comparison)
+    comparison = _Method(version_calls.comparison)
+    close_comparison = _Method(version_calls.close_comparison)
+    compare = _Method(version_calls.compare)
+    overlap = _Method(version_calls.overlap)
     alive = _Method(calls.alive)
     ready = _Method(calls.ready)
     metrics = _Method(calls.metrics)
