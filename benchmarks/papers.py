@@ -6,7 +6,7 @@
     python -m benchmarks.papers --json --quick              all in minutes, at sizes that claim nothing
 
 Every training is kept in `results/papers.json` as soon as it has ended. `figures` counts the figures whose
-runs are all there, `statements` what the papers state about them, and `agree` those that hold here.
+runs are all there, `statements` the papers' statements about them, and `agree` those that hold here.
 """
 
 import argparse

@@ -26,7 +26,7 @@ NORMAL_FORM: Literal["NFC"] = "NFC"
 
 _WITHOUT_WIDTH = "\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\ufeff"
 BLANKS = "".join(filter(str.isspace, map(chr, range(0x3001)))) + _WITHOUT_WIDTH
-"""What belongs to no id at its ends: blanks, and marks of the byte order or the direction of writing."""
+"""Characters that belong to no id at its ends: blanks, and marks of byte order or direction of writing."""
 
 _MOST_SIGNS = 4
 _CANONICAL = re.compile(r"0|-?[1-9][0-9]{0,18}")

@@ -1,6 +1,6 @@
-"""What the papers state about their figures, whether the runs here agree, and what these show.
+"""The statements of the papers about their figures, whether the runs here agree, and their figures.
 
-Whether a statement holds is judged by a person who looks at the runs; the figures in its answer are theirs.
+A person judges by the runs whether a statement holds; the figures in the answer are theirs.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from benchmarks.research.softmax_regression import chosen
 
 
 class Statement(NamedTuple):
-    """A statement with its place in the paper, and what the runs of its figure show; a "no" has its cause."""
+    """A statement with its place in the paper, and the figures of the runs here; a "no" has its cause."""
 
     paper: str
     agrees: bool

@@ -190,8 +190,8 @@ def _read_header(content: Path, path: Path, settings: FileFormat) -> tuple[_Form
 
 def _again(line: str, names: Sequence[str], form: _Form) -> str:
     """Return the pattern of a header as programs write it: quoted or not, with blanks, in any letters."""
-    quote = f"(?:{re.escape(form.quote)})?"
-    fields = [rf"\s*{quote}\s*{re.escape(name)}\s*{quote}\s*" for name in names]
+    quote = rf"(?:{re.escape(form.quote)}\s*)?"  # blanks have one place in the pattern, else many take long
+    fields = [rf"\s*{quote}{re.escape(name)}\s*{quote}" for name in names]
     return f"(?i)^(?:{re.escape(form.delimiter).join(fields)}|{re.escape(line)}\\s*)$"
 
 

@@ -127,7 +127,7 @@ class ItemWriter:
             asked = [edits[place] for place in waiting]
             fresh = await self._overlay.of(bundle)
             plan = _Plan(bundle, fresh, self._limit, asked)
-            # Of which the overlay may lack the last change, or what a withdrawn item had.
+            # Of which the overlay may lack the last change, or the content of a withdrawn item.
             items = list({edit.item for edit in asked if edit.method != "PUT" or not fresh.serves(edit.item)})
             last = await in_time(self._store.last(items), self._seconds) if items else []
             known = dict(zip(items, last, strict=True))

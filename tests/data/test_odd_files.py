@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 from tests.data.conftest import Prepare, prepare_as
+from tests.support.bounded import ending
 from turret.data.configuration import load_configuration, parse_overrides
 from turret.data.errors import BadRowsError, ColumnError, ConfigurationError, SourceError
 from turret.data.prepared import PreparedData
@@ -50,6 +51,17 @@ def test_a_header_in_the_middle_is_no_row(tmp_path: Path, item: str, again: str)
     assert table.frame.select("user").collect()["user"].to_list() == ["1", "3"]
     assert table.malformed.count == 2
     assert table.malformed.examples[0] == {"row": 3, "problem": "the header again"}
+
+
+@pytest.mark.parametrize("line", [" " * 300_000 + "x", "user" + " " * 300_000, "user," + '" ' * 150_000])
+def test_a_line_of_many_blanks_is_compared_with_the_header_in_the_time_of_its_length(
+    tmp_path: Path, line: str
+) -> None:
+    path = tmp_path / "joined.csv"
+    path.write_text(f'user,item\n1,2\n{line}\n3,"a\nb"\n')
+    with ending():
+        table = _scan(path)
+        assert table.frame.select("user").collect()["user"].to_list()[:1] == ["1"]
 
 
 def test_bytes_are_the_texts_that_they_are(tmp_path: Path) -> None:

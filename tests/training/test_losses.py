@@ -187,7 +187,7 @@ def test_what_a_binary_loss_learns(loss: Loss, optimum: Tensor, other: Tensor, s
 
 
 def test_the_gradient_of_nce_goes_to_that_of_the_likelihood_with_more_noise() -> None:
-    """Of a normalised model, in expectation over positives from P; what is left is proportional to 1 / K.
+    """Of a normalised model, in expectation over positives from P; the difference is proportional to 1 / K.
 
     Candidates in proportion to q make the expectation exact, as each counts on its own (Mnih & Teh 2012,
     section 3).

@@ -1,4 +1,4 @@
-"""What a call takes, and a call as a client sends it."""
+"""The arguments of calls, and a call as a client sends it."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The calls on versions: what is live, activations, routes and comparisons."""
+"""The calls on versions: the live one, activations, routes and comparisons."""
 
 from typing import Any, Unpack
 
