@@ -69,10 +69,10 @@ def test_the_public_port_compares_the_measurements_of_versions(
 @pytest.mark.process
 def test_every_item_is_painted_and_coloured_by_a_field(service: Process, open_view: OpenView) -> None:
     view = open_view(service, "#map?history=m001,m009&colour=genres")
-    view.wait_for("() => Number(document.getElementById('map')?.dataset.frames) > 0")
+    groups = view.page.get_by_role("group", name="Groups").get_by_role("button")
+    groups.nth(3).wait_for()  # points are painted before their groups are known
     view.settle()
     assert view.page.evaluate(PAINTED) > 200
-    groups = view.page.get_by_role("group", name="Groups").get_by_role("button")
     assert groups.count() == 4
     for number in range(4):
         groups.nth(number).click()
