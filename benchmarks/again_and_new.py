@@ -33,8 +33,8 @@ from turret.training.auto.choice import choose
 from turret.training.baselines.registry import BASELINES
 from turret.training.evaluation.evaluation import TOWERS, evaluate_rankers
 from turret.training.evaluation.ranking import ScoresOf
+from turret.training.loop.train import train
 from turret.training.run import Run
-from turret.training.trainer import train
 
 HALVES = {
     "new": ("recent_popularity", "co_occurrence", "item_knn", "ease"),

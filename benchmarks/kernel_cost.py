@@ -27,10 +27,10 @@ from benchmarks.harness import Options, run
 from benchmarks.processes import alone
 from turret.tower.config import ScoringConfig
 from turret.tower.towers.scoring import cross_scores
+from turret.training.loop.optimiser import RowAdam
 from turret.training.losses.catalog import full_softmax
 from turret.training.losses.sampled import sampled_softmax
 from turret.training.objectives.arguments import GivenStatistics
-from turret.training.optimiser import RowAdam
 from turret.training.randomness import stream
 from turret.training.samplers.core.contract import DrawContext
 from turret.training.samplers.core.settings import BuildContext

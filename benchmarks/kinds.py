@@ -26,8 +26,8 @@ from turret.data.synthetic.synthesis import synthesise
 from turret.training.config.experiment import load_experiment
 from turret.training.evaluation.evaluation import TOWERS, evaluate_rankers
 from turret.training.evaluation.metrics import difference_interval
+from turret.training.loop.train import train
 from turret.training.run import Run
-from turret.training.trainer import train
 
 METRIC, SEEDS, EPOCHS = "ndcg@10", 2, 10
 EXPERIMENT = "youtubednn"

@@ -48,8 +48,8 @@ from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.training.config.experiment import EvaluationConfig, ExperimentConfig, load_experiment
 from turret.training.evaluation.evaluation import evaluate
+from turret.training.loop.train import train
 from turret.training.run import Run
-from turret.training.trainer import train
 
 Figures = dict[str, Any]
 Gains = NDArray[np.float64]

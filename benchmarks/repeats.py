@@ -25,8 +25,8 @@ from turret.data.synthetic.synthesis import synthesise
 from turret.training.baselines.registry import BASELINES
 from turret.training.config.experiment import load_experiment
 from turret.training.evaluation.evaluation import TOWERS, Rankers, evaluate_rankers
+from turret.training.loop.train import train
 from turret.training.run import Run
-from turret.training.trainer import train
 
 METRIC, ALONE = "ndcg@10", "towers_alone"
 RIVALS = ("last_used", "most_used", "ease", "item_knn")

@@ -20,9 +20,9 @@ from benchmarks.training_sides import training
 from turret.data.prepared import PreparedData
 from turret.data.synthetic.shop import GENRES
 from turret.training.config.experiment import load_experiment
+from turret.training.loop.trainer import Trainer
 from turret.training.process import keep_freed_memory
 from turret.training.run import Run
-from turret.training.trainer import Trainer
 
 TURN_SECONDS, TURNS = 1.5, 4
 

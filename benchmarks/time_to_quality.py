@@ -32,8 +32,8 @@ from turret.data.reading.schema import PrepareConfig
 from turret.training.commands import export_run
 from turret.training.config.experiment import EvaluationConfig, load_experiment
 from turret.training.evaluation.evaluation import evaluate
+from turret.training.loop.train import train
 from turret.training.run import Run
-from turret.training.trainer import train
 
 TARGET, LIMIT = 0.30, 3 * 3600.0
 NAME = "Turret, `transformer`"

@@ -19,9 +19,9 @@ from turret.data.prepared import PreparedData
 from turret.training.batches.batches import Batch
 from turret.training.config.experiment import load_experiment
 from turret.training.distributed import ALONE, World
+from turret.training.loop.trainer import Trainer
 from turret.training.randomness import stream
 from turret.training.run import Run
-from turret.training.trainer import Trainer
 
 
 def pooled(data: PreparedData, work: Path) -> Side:

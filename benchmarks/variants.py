@@ -29,8 +29,8 @@ from turret.data.reading.schema import ColumnSettings, FeatureColumns, FilesSpli
 from turret.training.config.experiment import EvaluationConfig, load_experiment
 from turret.training.evaluation.evaluation import evaluate
 from turret.training.evaluation.ranking import users_with_negatives
+from turret.training.loop.train import train
 from turret.training.run import Run
-from turret.training.trainer import train
 
 SEEDS = (0, 1, 2)
 Row = dict[str, Any]

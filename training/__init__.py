@@ -19,7 +19,6 @@ __all__ = [
     "process",
     "randomness",
     "run",
-    "trainer",
     "used_items",
     "warm_start",
 ]

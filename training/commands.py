@@ -31,9 +31,9 @@ from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import EvaluatedPart
 from turret.training.evaluation.table import comparison_table, metrics_table, seeds_table, verdict_text
 from turret.training.export.export import export, export_warnings
+from turret.training.loop.train import train
 from turret.training.process import naming_lack_of_memory, too_large_training
 from turret.training.run import RUN, Run, remove_run
-from turret.training.trainer import train
 
 REPORT = partial(print, flush=True)  # `| tee` shows each epoch
 

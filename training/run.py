@@ -23,7 +23,7 @@ from turret.tower.towers.alike import begin_alike
 from turret.tower.towers.model import TwoTowers
 from turret.tower.towers.query import QueryConfig
 from turret.training.baselines.registry import chosen_baselines
-from turret.training.checkpoint import Progress, load_parameters, load_progress
+from turret.training.checkpoint import Progress, load_metadata, load_parameters, load_progress
 from turret.training.config.experiment import ExperimentConfig, write_experiment
 from turret.training.distributed import World, process_count
 from turret.training.errors import TrainingError, naming_damage
@@ -41,6 +41,8 @@ from turret.training.verdict.verdict import verdict
 # The data and the experiment of commands that name none.
 DATA, EXPERIMENT = Path("var/prepared"), "youtubednn"
 RUN, MODEL, CHECKPOINT = "run.json", "model.safetensors", "checkpoint.safetensors"
+# The folder of a refit that has not ended, and the metadata of a model file that one has made.
+REFIT, REFITTED = "refit", {"trained_on": "train, validation"}
 METRICS, CHOSEN, REPEATS = "metrics.json", "experiment.toml", "repeats.json"
 PER_USER = {"validation": "users-validation.parquet", "test": "users-test.parquet"}
 SAMPLERS, SAMPLERS_PICTURE = "samplers.json", "samplers.png"
@@ -131,7 +133,15 @@ class Run:
         return model.eval()
 
     def open_ranker(self, data: PreparedData, part: HistoryEnd, repeats: bool = True) -> ScoresOf:
-        """The model's scores as they are served: with the repeat term, if the run has one."""
+        """The model's scores as they are served: with the repeat term, if the run has one.
+
+        Raises TrainingError for the validation part of a model that was trained on it.
+        """
+        if part == "validation" and self.is_refitted():
+            raise TrainingError(
+                f"{self.folder}: the model was trained on the validation part too (training.refit = true), "
+                "so nothing there is new to it; evaluate the test part, or train with training.refit = false."
+            )
         scores: CatalogScores | None = None
         if not self.experiment.objective.loss.servable:
             objective = build_objective(self.experiment, data, torch.device("cpu"))
@@ -140,6 +150,11 @@ class Run:
         scores_of = tower_scores(self.open_model(data), data, part, data.item_counts("train"), scores)
         term = self.repeats() if repeats else None
         return scores_of if term is None else with_repeats(scores_of, term, data, part)
+
+    def is_refitted(self) -> bool:
+        """Whether the model was trained on the validation part too."""
+        path = self.folder / MODEL
+        return path.is_file() and REFITTED.items() <= load_metadata(path).items()
 
     def repeats(self) -> RepeatTerm | None:
         """The repeat term; None for a run without one."""
@@ -286,7 +301,7 @@ def remove_run(folder: Path) -> None:
     for name in (RUN, CHOSEN, MODEL, CHECKPOINT, REPEATS, *evaluated, *records):
         (folder / name).unlink(missing_ok=True)
         remove_abandoned(folder / name)
-    for name in (TENSORBOARD, WANDB):
+    for name in (TENSORBOARD, WANDB, REFIT):
         shutil.rmtree(folder / name, ignore_errors=True)
 
 

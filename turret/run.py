@@ -12,8 +12,8 @@ from turret.data.prepared import PreparedData
 from turret.training.begin import begin_run
 from turret.training.evaluation.evaluation import EvaluatedPart
 from turret.training.export.export import export
+from turret.training.loop.train import train as train_run
 from turret.training.run import Run
-from turret.training.trainer import train as train_run
 
 _LOG = logging.getLogger("turret")
 StrPath = str | PathLike[str]

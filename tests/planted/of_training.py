@@ -49,7 +49,7 @@ def training_reads_the_validation_part(
     original(self, replace(data, splits=data.splits[:, [1, 1]]), *settings, **named)
 
 
-@planted("training.trainer:Trainer.step", "training/test_trainer.py")
+@planted("training.loop.trainer:Trainer.step", "training/test_trainer.py")
 def the_sampler_never_renews_its_vectors(original: Any, self: Any, batch: Any) -> Any:
     if self.objective.sampler is None:
         return original(self, batch)
@@ -57,22 +57,22 @@ def the_sampler_never_renews_its_vectors(original: Any, self: Any, batch: Any) -
         return original(self, batch)
 
 
-@planted("training.trainer:Trainer.step", "training/test_trainer.py")
+@planted("training.loop.trainer:Trainer.step", "training/test_trainer.py")
 def an_infinite_loss_is_descended(original: Any, *given: Any) -> Any:
     return seeing(original, abs=lambda loss: 0.0)(*given)
 
 
-@planted("training.trainer:Trainer.step", "training/test_trainer.py")
+@planted("training.loop.trainer:Trainer.step", "training/test_trainer.py")
 def all_steps_draw_the_same_dropout(original: Any, *given: Any) -> Any:
     return seeing(original, seed_torch=_first(original, "seed_torch"))(*given)
 
 
-@planted("training.trainer:Trainer.step", "training/test_trainer.py")
+@planted("training.loop.trainer:Trainer.step", "training/test_trainer.py")
 def all_steps_draw_the_same_candidates(original: Any, *given: Any) -> Any:
     return seeing(original, stream=_first(original, "stream"))(*given)
 
 
-@planted("training.trainer:Trainer._begin_epoch", "training/test_trainer.py")
+@planted("training.loop.trainer:Trainer._begin_epoch", "training/test_trainer.py")
 def every_epoch_has_the_same_order(original: Any, *given: Any) -> Any:
     return seeing(original, stream=_first(original, "stream"))(*given)
 
@@ -82,7 +82,7 @@ def all_steps_of_an_estimator_draw_the_same_candidates(original: Any, *given: An
     return seeing(original, stream=_first(original, "stream"))(*given, **named)
 
 
-@planted("training.trainer:Trainer._validate", "training/test_trainer.py")
+@planted("training.loop.trainer:Trainer._validate", "training/test_trainer.py")
 def the_last_evaluation_is_the_best(original: Any, self: Any, users: Any) -> Any:
     self.progress.best = None
     return original(self, users)
@@ -93,7 +93,7 @@ def the_best_model_is_the_one_at_hand(original: Any, model: Any, objective: Any)
     return {**original(model, objective), **model.state_dict()}
 
 
-@planted("training.optimiser:Optimiser.clip", "training/test_trainer.py")
+@planted("training.loop.optimiser:Optimiser.clip", "training/test_trainer.py")
 def gradients_are_clipped_one_parameter_after_the_other(original: Any, self: Any, max_norm: Any) -> Any:
     for parameter in self.parameters:
         if parameter.grad is not None:

@@ -16,13 +16,14 @@ from torch import distributed
 from torch._C._distributed_c10d import FileStore
 
 from turret.data.prepared import PreparedData
-from turret.training import optimiser
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.distributed import World
+from turret.training.loop import optimiser
+from turret.training.loop.train import train
+from turret.training.loop.trainer import Trainer
 from turret.training.process import set_up_process
 from turret.training.randomness import stream
 from turret.training.run import Run
-from turret.training.trainer import Trainer, train
 
 Arrays = dict[str, NDArray[np.float32]]
 Tables = dict[str, Any]

@@ -19,9 +19,10 @@ from turret.data.synthetic.synthesis import SyntheticConfig, synthesise
 from turret.tower.towers.model import TwoTowers
 from turret.training.batches.batches import Batch, TrainingBatches
 from turret.training.config.experiment import ExperimentConfig, load_experiment
+from turret.training.loop.train import train
+from turret.training.loop.trainer import Trainer
 from turret.training.randomness import stream
 from turret.training.run import CHECKPOINT, Run, build_model
-from turret.training.trainer import Trainer, train
 
 QUICK = ["training.batch_size=256", "training.device=cpu", "tower.dimension=8"]
 

@@ -29,8 +29,8 @@ from turret.training.config.experiment import ExperimentConfig, load_experiment
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import means_of
 from turret.training.evaluation.metrics import Values
+from turret.training.loop.trainer import Trainer
 from turret.training.run import CHOSEN, Run
-from turret.training.trainer import Trainer
 from turret.training.verdict.order import Order
 
 ORDINARY = Facts(

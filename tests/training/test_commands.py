@@ -139,7 +139,7 @@ def test_a_warm_run_goes_on_as_it_was_begun(
     """
     shop, first = trained_shop(), trained_shop().bundles / "ids"
     values = iter((0.5, 0.4))
-    monkeypatch.setattr("turret.training.trainer.metric_of", lambda *_: next(values))
+    monkeypatch.setattr("turret.training.loop.trainer.metric_of", lambda *_: next(values))
     train(shop.data.folder, None, tmp_path / "run", ONE_EPOCH, origin=shop.bundles)
     last = capsys.readouterr().out.splitlines()[-2]
     assert last.startswith("best ndcg@10 0.5000, epoch 0 (none was better than the bundle); the run is in ")

@@ -19,9 +19,9 @@ from turret.training.commands import compare_command, evaluate_command, train_co
 from turret.training.comparison.compare import compare, parse_seeds, seed_folder, training_summary
 from turret.training.config.experiment import load_experiment
 from turret.training.errors import TrainingError
+from turret.training.loop.train import train
 from turret.training.records.history import load_history
 from turret.training.run import CHECKPOINT, MODEL, PER_USER, Run
-from turret.training.trainer import train
 
 Capture = pytest.CaptureFixture[str]
 

@@ -34,15 +34,15 @@ from tests.support.distributed_jobs import (
 from tests.support.ports import free_port
 from tests.support.until import until
 from turret.data.prepared import PreparedData
-from turret.training import optimiser
 from turret.training.checkpoint import load_progress
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.distributed import World, check_parts
 from turret.training.errors import TrainingError
+from turret.training.loop import optimiser
+from turret.training.loop.train import train
 from turret.training.model_loss import build_objective
 from turret.training.process import naming_lack_of_memory, too_large_training
 from turret.training.run import CHECKPOINT, MODEL, Run, check_same_run
-from turret.training.trainer import train
 
 
 @pytest.fixture(scope="module")

@@ -289,7 +289,7 @@ from turret.training import Estimator, losses, samplers
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.report.samplers import entries
 from turret.training.run import Run
-from turret.training.trainer import train
+from turret.training.loop.train import train
 data = PreparedData.open(Path(DATA))
 objective = {"loss": {"kind": "squared_hinge", "margin": 2.0}, "sampler": "even"}
 training = {"epochs": 1, "batch_size": 4096, "device": "cpu"}

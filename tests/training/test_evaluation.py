@@ -51,9 +51,9 @@ from turret.training.evaluation.repeats import fit_repeats
 from turret.training.evaluation.seen import left_out_pairs, mask
 from turret.training.evaluation.table import distinct_metrics, metrics_table
 from turret.training.export.export import export
+from turret.training.loop.train import train
 from turret.training.page.figures import training_figures
 from turret.training.run import PER_USER, Run, build_model
-from turret.training.trainer import train
 
 CONFIG = EvaluationConfig(k=(2, 5))
 

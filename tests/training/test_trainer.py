@@ -3,9 +3,6 @@
 import math
 import re
 import shutil
-import signal
-import subprocess
-import sys
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -18,17 +15,17 @@ from torch import Tensor, nn
 
 from tests.training.conftest import check_resumed, train_and_keep
 from turret.data.prepared import PreparedData
-from turret.training import commands
-from turret.training import trainer as module
 from turret.training.batches.batches import Batch
-from turret.training.config.experiment import ExperimentConfig, write_experiment
+from turret.training.config.experiment import ExperimentConfig
 from turret.training.errors import DivergenceError, TrainingError
+from turret.training.loop import trainer as module
+from turret.training.loop.optimiser import Optimiser, RowAdam
+from turret.training.loop.train import train
+from turret.training.loop.trainer import Trainer
 from turret.training.objectives.contract import StepLoss
-from turret.training.optimiser import Optimiser, RowAdam
 from turret.training.randomness import seed_torch, stream
 from turret.training.run import CHECKPOINT, MODEL, Run
 from turret.training.samplers.adaptive.dense import DenseSampler
-from turret.training.trainer import Trainer, train
 
 FEW = {"loss": "sampled_softmax", "sampler": {"kind": "uniform", "negatives": 8}}
 
@@ -63,37 +60,6 @@ def own(finished: Run, tmp_path: Path) -> Run:
 
 
 STREAMING = {"loss": "sampled_softmax_corrected", "sampler": {"kind": "in_batch", "frequencies": "streaming"}}
-# `turret train`, which kills itself at the end of its first checkpoint.
-KILLED = """
-import os, signal
-from turret.training.trainer import Trainer
-save = Trainer.save
-def save_and_die(trainer):
-    save(trainer)
-    os.kill(os.getpid(), signal.SIGKILL)
-Trainer.save = save_and_die
-from turret.cli import main
-main()
-"""
-
-
-@pytest.mark.process
-def test_killed_and_resumed_equals_never_interrupted(
-    shop: PreparedData, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    settings = {"epochs": 2, "batch_size": 64, "checkpoint_every": 7}
-    whole = run_of(tmp_path / "whole", shop, STREAMING, **settings)
-    trained(whole, shop)
-    write_experiment(tmp_path / "whole.toml", whole.experiment, "")
-    words = ["train", "--data", str(shop.folder), "--run", str(tmp_path / "cut"), "-e"]
-    command = [sys.executable, "-c", KILLED, *words, str(tmp_path / "whole.toml")]
-    killed = subprocess.run(command, check=False, capture_output=True)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    commands.train_command(tmp_path / "cut", resume=True)
-    assert "Resuming at step 7" in capsys.readouterr().out
-    expected, cut = load_file(whole.folder / MODEL), load_file(tmp_path / "cut" / MODEL)
-    assert expected.keys() == cut.keys()
-    assert all(torch.equal(expected[name], cut[name]) for name in expected)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +85,7 @@ def test_what_a_sampler_remembers_is_resumed_with(
 
     The table is updated by row, so its moments are resumed with too.
     """
-    monkeypatch.setattr("turret.training.optimiser.LARGE", len(shop.item_ids))
+    monkeypatch.setattr("turret.training.loop.optimiser.LARGE", len(shop.item_ids))
     objective = {"loss": "sampled_softmax", "sampler": sampler}
     whole = run_of(tmp_path / "whole", shop, objective, checkpoint_every=5)
     cut = train_and_keep(whole, shop, 5, monkeypatch)
@@ -380,7 +346,7 @@ def test_a_run_says_how_its_large_tables_are_updated(
     lines: list[str] = []
     assert not by_row(Trainer(run, shop, lines.append))
     assert lines == []
-    monkeypatch.setattr("turret.training.optimiser.LARGE", len(shop.item_ids))
+    monkeypatch.setattr("turret.training.loop.optimiser.LARGE", len(shop.item_ids))
     is_lazy = by_row(Trainer(run, shop, lines.append))
     assert is_lazy == ("lazy" in line)
     assert len(lines) == 1
@@ -390,7 +356,7 @@ def test_a_run_says_how_its_large_tables_are_updated(
 def test_lazy_tables_are_refused_where_all_rows_change(
     shop: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("turret.training.optimiser.LARGE", len(shop.item_ids))
+    monkeypatch.setattr("turret.training.loop.optimiser.LARGE", len(shop.item_ids))
     with pytest.raises(
         TrainingError, match=r"training\.tables = 'lazy': training\.weight_decay = 0\.1 .* 'dense'"
     ):

@@ -19,8 +19,8 @@ from turret.tower.errors import TowerError
 from turret.training.checkpoint import Progress
 from turret.training.config.experiment import load_experiment, shipped_experiments, with_settings
 from turret.training.errors import TrainingError
+from turret.training.loop.train import train
 from turret.training.run import MODEL, Run
-from turret.training.trainer import train
 from turret.training.tuning import study as trials
 from turret.training.tuning.space import (
     Dimension,

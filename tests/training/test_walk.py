@@ -13,8 +13,8 @@ from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 from turret.training.config.experiment import load_experiment
+from turret.training.loop.trainer import Trainer
 from turret.training.run import Run
-from turret.training.trainer import Trainer
 
 Stop = tuple[str, str]
 

@@ -24,8 +24,8 @@ from turret.tower.towers.model import TwoTowers
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.errors import TrainingError
 from turret.training.export.export import export
+from turret.training.loop.train import train
 from turret.training.run import MODEL, Run, build_model
-from turret.training.trainer import train
 from turret.training.warm_start import ParentBundle, warm_start_weights
 
 ALL: dict[str, Any] = {
@@ -220,9 +220,9 @@ def test_a_warm_start_is_measured_before_its_first_step(
     """What comes of the items is reported, and training that only does harm leaves the model as it was."""
     bundle = exported({})  # its own training measures too
     values = iter((0.5, 0.4, 0.3))
-    monkeypatch.setattr("turret.training.trainer.metric_of", lambda *_: next(values))
+    monkeypatch.setattr("turret.training.loop.trainer.metric_of", lambda *_: next(values))
     lines: list[str] = []
-    run = warm_run(tmp_path / "run", grown, bundle, epochs=9, patience=2)
+    run = warm_run(tmp_path / "run", grown, bundle, epochs=9, patience=2, refit=True)
     progress = train(run, grown.after, report=lines.append)
     assert re.match(r"Warm start from .*old: \d+ items keep .* Validation ndcg@10 0\.5000$", lines[0])
     assert (progress.best, progress.best_epoch, progress.epoch) == (0.5, 0, 2)

@@ -177,6 +177,7 @@ def _training(facts: Facts, base: ExperimentConfig) -> Settings:
         "training.epochs": epochs,
         "training.patience": max(PATIENCE, epochs // PATIENCE_SHARE),
         "training.metric": "ndcg@10",
+        "training.refit": True,
         "evaluation.exclude_seen": facts.exclude_seen,
     }
 

@@ -33,8 +33,9 @@ from turret.training.config.experiment import ExperimentConfig, load_experiment,
 from turret.training.errors import DivergenceError, TrainingError
 from turret.training.evaluation.evaluation import means_of, slot_sets, values_of
 from turret.training.evaluation.metrics import Values
+from turret.training.loop.train import train_trial
+from turret.training.loop.trainer import Trainer, validation_users
 from turret.training.run import Run
-from turret.training.trainer import Trainer, train_trial, validation_users
 from turret.training.verdict.verdict import IN_SLOT, Finding, finding, listing
 
 # A larger log has no trials: an epoch of it is longer than all of them should be.
@@ -120,7 +121,7 @@ def _serves_new(experiment: ExperimentConfig) -> bool:
 def rule_values(data: PreparedData, experiment: ExperimentConfig) -> dict[str, dict[str, Values]]:
     """`values_of` the validation users by each baseline, but for matrix factorisation, which is slow."""
     training, evaluation = experiment.training, experiment.evaluation
-    users = validation_users(data, training, lambda _: None)
+    users = validation_users(data, training)
     assert users is not None
     sets = slot_sets(data, users, "validation", evaluation)
     values: dict[str, dict[str, Values]] = {}
@@ -282,7 +283,8 @@ def run_trials(
         return
     share, spent = min(SHARE, seconds[first] / sum(seconds.values())), list[float]()
     for number, name in enumerate(seconds, start=1):
-        left = max(1, round(seconds_left(list(seconds.values()), share, spent) / 60))
+        trainings = 1 + candidates[name].training.refit
+        left = max(1, round(seconds_left(list(seconds.values()), share, spent, trainings) / 60))
         report(
             f"auto: trial {number} of {len(seconds)} ({name}), about {counted(left, 'minute')} left in all"
         )
@@ -292,18 +294,19 @@ def run_trials(
         yield {**trial, "estimated": seconds[name]}, values
 
 
-def seconds_left(whole: Sequence[float], share: float, spent: Sequence[float]) -> float:
-    """Estimate the seconds of the trials that are left, and of the training of the picked candidate.
+def seconds_left(whole: Sequence[float], share: float, spent: Sequence[float], trainings: int = 1) -> float:
+    """Estimate the seconds of the trials that are left, and of the trainings of the picked candidate.
 
     Args:
         whole: the estimated seconds of a whole training of each candidate, in the order of the trials.
         share: the share of it that a trial is.
         spent: the seconds of the trials that have ended; what they took beyond the estimate, as for
             validations and the repeat term, is expected of each training that is left.
+        trainings: 2 where a refit follows the training.
     """
     done, left = len(spent), len(whole) - len(spent)
     beyond = (sum(spent) - share * sum(whole[:done])) / done if done else 0.0
-    return max(0.0, beyond * (left + 1) + share * sum(whole[done:]) + sum(whole) / len(whole))
+    return max(0.0, beyond * (left + 1) + share * sum(whole[done:]) + trainings * sum(whole) / len(whole))
 
 
 def _seconds(experiment: ExperimentConfig, data: PreparedData) -> float:

@@ -84,6 +84,7 @@ class TrainingConfig(Settings):
     since: EventTime = None
     repeats: bool = True
     signal_weight: Share = 1.0
+    refit: bool = False
 
 
 class EvaluationConfig(Settings):

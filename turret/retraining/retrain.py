@@ -44,8 +44,8 @@ from turret.tower.tuning.choice import IndexRequest
 from turret.training.batches.batches import target_counts
 from turret.training.begin import AUTO, begin_run, settings_of
 from turret.training.export.export import export, export_warnings
+from turret.training.loop.train import train
 from turret.training.run import CHECKPOINT, Run
-from turret.training.trainer import train
 from turret.training.warm_start import ParentBundle
 
 FLAT = "flat"

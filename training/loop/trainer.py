@@ -1,8 +1,7 @@
-"""The training loop: steps, validations, checkpoints, and the end."""
+"""The training loop: steps, validations and checkpoints."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -12,7 +11,7 @@ from torch import Tensor
 from turret.data.prepared import PreparedData
 from turret.data.progress import progress
 from turret.tower.repeats import Slot
-from turret.tower.slots import slot_metric, with_slots
+from turret.tower.slots import slot_metric
 from turret.training.batches.batches import Batch, TrainingBatches, prefetched
 from turret.training.checkpoint import (
     Progress,
@@ -28,50 +27,34 @@ from turret.training.errors import DivergenceError, TrainingError
 from turret.training.evaluation.evaluation import (
     Relevant,
     in_slot,
-    means_of,
     metric_of,
     sample_users,
-    slot_sets,
     validated_items,
-    values_of,
 )
-from turret.training.evaluation.metrics import Values
 from turret.training.evaluation.ranking import tower_scores
-from turret.training.evaluation.repeats import fit_repeats, last_trained, values_across
+from turret.training.loop.optimiser import Optimiser, lazy_tables, learning_rate_factor
 from turret.training.model_loss import build_objective, model_loss
-from turret.training.optimiser import Optimiser, lazy_tables, learning_rate_factor
 from turret.training.process import matmul_dtype, pick_device
 from turret.training.randomness import seed_torch, stream
 from turret.training.records.history import Recorder
-from turret.training.records.loggers import DEFAULT, check_loggers, stored_loggers
+from turret.training.records.loggers import DEFAULT
 from turret.training.run import (
     CHECKPOINT,
     MODEL,
-    REPEATS,
     Run,
-    StoredRepeats,
     build_model,
-    check_no_run,
-    check_same_run,
-    remove_run,
-    replace_json,
 )
 from turret.training.used_items import kind_spans, wants_repeats
-from turret.training.warm_start import ParentBundle, warm_start_weights
 
 
-def validation_users(
-    data: PreparedData, settings: TrainingConfig, report: Callable[[str], None]
-) -> Relevant | None:
-    """The users of the validation metric, drawn once; None for data without a validation part, reported."""
+def validation_users(data: PreparedData, settings: TrainingConfig) -> Relevant | None:
+    """The users of the validation metric, drawn once; None for data without a validation part."""
     starts, ends = data.bounds("validation")
-    if not (data.first_targets(starts, ends) < ends).any():
-        report("The data has no validation part: all epochs are run and the last model is kept.")
-        return None
-    return _drawn_users(data, settings)
+    return drawn_users(data, settings) if (data.first_targets(starts, ends) < ends).any() else None
 
 
-def _drawn_users(data: PreparedData, settings: TrainingConfig) -> Relevant:
+def drawn_users(data: PreparedData, settings: TrainingConfig) -> Relevant:
+    """The users of the validation metric. Raises TrainingError for data that can't be validated by it."""
     relevant = validated_items(data, settings.metric)
     random = stream(settings.seed, "validation users", 0)
     return sample_users(relevant, settings.validation_users, random)
@@ -114,7 +97,7 @@ class Trainer:
         self.optimiser = Optimiser(
             [self.model, self.objective], lazy, self.settings.learning_rate, self.settings.weight_decay
         )
-        self.users = validation_users(data, self.settings, self.report)
+        self.users = validation_users(data, self.settings)
         self.slot, self.validated = self._validation_slot()
         self.popularity = data.item_counts("train")  # ranks for users without a history
         if world.size > 1:
@@ -327,112 +310,6 @@ class Trainer:
         except (KeyError, ValueError, RuntimeError) as error:
             raise TrainingError(f"{path}: it belongs to another model ({error}); train again.") from None
         self.best, self.progress = groups["best"], progress
-        if self.best and self.world.leads:
+        if self.best and self.world.leads and not progress.finished:
             save_tensors(self.run.folder / MODEL, self.best)
-
-
-def train(
-    run: Run,
-    data: PreparedData,
-    resume: bool = False,
-    overwrite: bool = False,
-    report: Report = print,
-    observe: Observe | None = None,
-    loggers: Sequence[str] = (),
-    world: World = ALONE,
-) -> Progress:
-    """Train `run` on `data`, from the start or from its checkpoint; `observe` may end it at an evaluation.
-
-    The folder stays unchanged when the run can't begin. Without `loggers` it has those that it began with,
-    or TensorBoard. The best metric is that with the repeat term, if the run has one.
-
-    Raises:
-        TrainingError: the folder has a run and neither `resume` nor `overwrite` is set, the experiment
-            does not fit the data, a logger does not exist or is not installed, or as `check_same_run`.
-    """
-    check_loggers(loggers)
-    check_same_run(world, run)
-    has_checkpoint = world.agreed((run.folder / CHECKPOINT).is_file())
-    if not (resume or overwrite):
-        check_no_run(run.folder)
-    trainer = Trainer(run, data, report, observe, world)
-    world.wait()
-    if resume and has_checkpoint:
-        loggers = loggers or tuple(stored_loggers(run.folder))
-        trainer.resume()
-        trainer.report(f"Resuming at step {trainer.progress.step}.")
-    else:
-        transfer = (
-            warm_start_weights(trainer.model, data, ParentBundle.open(run.origin)) if run.origin else None
-        )
-        if world.leads:
-            remove_run(run.folder)
-            run.write()
-        if transfer:
-            trainer.report_first(f"Warm start from {run.origin}: {transfer}")
-        elif getattr(run.experiment.tower.user, "start", "") == "alike":
-            trainer.report_first("The towers begin alike.")
-    finished = trainer.train(loggers or DEFAULT)
-    if (
-        world.leads
-        and wants_repeats(run.experiment, data)
-        and (values := _add_repeats(run, data, trainer.users, trainer.report))
-    ):
-        return replace(finished, best=means_of(values)[run.experiment.training.metric])
-    return finished
-
-
-def train_trial(run: Run, data: PreparedData) -> tuple[Progress, dict[str, Values]]:
-    """Train `run` in an empty folder, without a word or a logger.
-
-    Returns its progress, and what `values_of` has for the validation users by its best model, with the repeat
-    term of other users if it is kept.
-    """
-    trainer = Trainer(run, data, report=lambda _: None)
-    assert trainer.users is not None
-    progress, values = trainer.train(()), dict[str, Values]()
-    if wants_repeats(run.experiment, data):
-        values = _add_repeats(run, data, trainer.users, trainer.report)
-    metric, evaluation = run.experiment.training.metric, run.experiment.evaluation
-    if not values:
-        sets = slot_sets(data, trainer.users, "validation", evaluation)
-        values = values_of(run.open_ranker(data, "validation"), data, sets, metric, evaluation)
-    return progress, values
-
-
-def _add_repeats(run: Run, data: PreparedData, users: Relevant | None, report: Report) -> dict[str, Values]:
-    """Fit the repeat term of a trained run, and keep it if it raises the metric of other users.
-
-    Data without a validation part has the last training event of each user in its place. Returns the metric
-    of each user of the validation part as `values_of`, with the term if it is kept; nothing where none is
-    measured.
-    """
-    settings, evaluation = run.experiment.training, run.experiment.evaluation
-    (run.folder / REPEATS).unlink(missing_ok=True)
-    part, is_validated = "validation", users is not None
-    if users is None:
-        part, data = "last training events:", last_trained(data)
-        try:
-            users = _drawn_users(data, settings)
-        except TrainingError as error:
-            report(f"The repeat term is left out, as nothing measures it: {error}")
-            return {}
-    towers = run.open_ranker(data, "validation", repeats=False)
-    fit = fit_repeats(towers, data, evaluation.exclude_seen, users)
-    if fit is None:
-        report("The repeat term is left out, as fewer than two users have a history to measure it on.")
-        return {}
-    sets, metric = slot_sets(data, users, "validation", evaluation), settings.metric
-    without = values_of(towers, data, sets, metric, evaluation)
-    values = values_across(towers, fit, data, sets, metric, evaluation)
-    figures = [means_of(one) for one in (without, values)]
-    is_kept = figures[1][metric] > figures[0][metric]
-    report(
-        f"{part} {metric} {with_slots(figures[0], metric)} without the repeat term, "
-        f"{with_slots(figures[1], metric)} with it, fitted on other users"
-        f"{'' if is_kept else ', so it is left out'}"
-    )
-    best = figures[is_kept] if is_validated else {}
-    kept = StoredRepeats(term=fit.term if is_kept else None, validation=best)
-    replace_json(run.folder / REPEATS, kept.model_dump(mode="json"))
-    return (values if is_kept else without) if is_validated else {}
+        self.report(f"Resuming at step {progress.step}.")

@@ -1,0 +1,3 @@
+"""Trainings: the loop of steps, its optimiser, and what follows the loop."""
+
+__all__ = ["optimiser", "train", "trainer"]

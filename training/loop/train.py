@@ -1,0 +1,193 @@
+"""A training from its first step to the model that is kept: the loop, the repeat term, and the refit."""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+
+from turret.data.prepared import PreparedData
+from turret.data.progress import counted
+from turret.tower.slots import with_slots
+from turret.training.checkpoint import Progress, save_tensors
+from turret.training.config.experiment import with_settings
+from turret.training.distributed import ALONE, World
+from turret.training.errors import TrainingError
+from turret.training.evaluation.evaluation import Relevant, means_of, slot_sets, values_of
+from turret.training.evaluation.metrics import Values
+from turret.training.evaluation.repeats import fit_repeats, last_trained, values_across
+from turret.training.loop.trainer import Observe, Report, Trainer, drawn_users
+from turret.training.records.loggers import DEFAULT, check_loggers, stored_loggers
+from turret.training.run import (
+    CHECKPOINT,
+    MODEL,
+    REFIT,
+    REFITTED,
+    REPEATS,
+    Run,
+    StoredRepeats,
+    check_no_run,
+    check_same_run,
+    remove_run,
+    replace_json,
+)
+from turret.training.used_items import wants_repeats
+from turret.training.warm_start import ParentBundle, warm_start_weights
+
+
+def train(
+    run: Run,
+    data: PreparedData,
+    resume: bool = False,
+    overwrite: bool = False,
+    report: Report = print,
+    observe: Observe | None = None,
+    loggers: Sequence[str] = (),
+    world: World = ALONE,
+) -> Progress:
+    """Train `run` on `data`, from the start or from its checkpoint; `observe` may end it at an evaluation.
+
+    The folder stays unchanged when the run can't begin. Without `loggers` it has those that it began with,
+    or TensorBoard. The best metric is that with the repeat term, if the run has one. A run that is observed
+    has no refit.
+
+    Raises:
+        TrainingError: the folder has a run and neither `resume` nor `overwrite` is set, the experiment
+            does not fit the data, a logger does not exist or is not installed, or as `check_same_run`.
+    """
+    check_loggers(loggers)
+    check_same_run(world, run)
+    is_begun = resume and world.agreed((run.folder / CHECKPOINT).is_file())
+    if not (resume or overwrite):
+        check_no_run(run.folder)
+    trainer = Trainer(run, data, report, observe, world)
+    if trainer.users is None:
+        trainer.report("The data has no validation part: all epochs are run and the last model is kept.")
+    world.wait()
+    if is_begun:
+        loggers = loggers or tuple(stored_loggers(run.folder))
+        trainer.resume()
+    else:
+        _begin(trainer, has_refit=observe is None and _wants_refit(run, trainer.users, data))
+    progress, users, report = trainer.train(loggers or DEFAULT), trainer.users, trainer.report
+    del trainer  # its tables and their moments
+    if not world.agreed(run.is_refitted()):
+        if world.leads and wants_repeats(run.experiment, data):
+            _add_repeats(run, data, users, report)
+        if world.agreed((run.folder / REFIT).is_dir()):
+            _refit(run, data, progress.best_epoch, report, world)
+    if world.leads:
+        shutil.rmtree(run.folder / REFIT, ignore_errors=True)
+        return replace(progress, best=run.best().get(run.experiment.training.metric))
+    return progress
+
+
+def _begin(trainer: Trainer, has_refit: bool) -> None:
+    """Make the folder of a new run, with one for its refit, and load the weights that it starts from."""
+    run = trainer.run
+    start = _warm_start(trainer)
+    if trainer.world.leads:
+        remove_run(run.folder)
+        run.write()
+        if has_refit:
+            (run.folder / REFIT).mkdir()
+    if start:
+        trainer.report_first(start)
+    elif getattr(run.experiment.tower.user, "start", "") == "alike":
+        trainer.report_first("The towers begin alike.")
+
+
+def _warm_start(trainer: Trainer) -> str:
+    """Load the weights of the run's parent bundle, and say what they are; empty without one."""
+    origin = trainer.run.origin
+    if origin is None:
+        return ""
+    transfer = warm_start_weights(trainer.model, trainer.data, ParentBundle.open(origin))
+    return f"Warm start from {origin}: {transfer}"
+
+
+def _wants_refit(run: Run, users: Relevant | None, data: PreparedData) -> bool:
+    """Whether the setting asks for a refit, validation can tell its epochs, and a test part measures it."""
+    starts, ends = data.bounds("test")
+    has_test = bool((data.first_targets(starts, ends) < ends).any())
+    return run.experiment.training.refit and users is not None and has_test
+
+
+def _refit(run: Run, data: PreparedData, epochs: int, report: Report, world: World) -> None:
+    """Train anew on the training and validation parts for the epochs that validation chose; keep that model.
+
+    It is a run in a folder of its own until it has ended, and resumed as one. Without an epoch that was
+    better than its parent bundle, the run keeps that.
+    """
+    if not epochs:
+        return
+    experiment = with_settings(run.experiment, {"training.epochs": epochs})
+    again = replace(run, folder=run.folder / REFIT, experiment=experiment)
+    splits = data.splits.copy()
+    splits[:, 0] = splits[:, 1]
+    is_begun = world.agreed((again.folder / CHECKPOINT).is_file())
+    trainer = Trainer(again, replace(data, splits=splits), report, world=world)
+    trainer.report(
+        f"Refit on the training and validation parts, for {counted(epochs, 'epoch')}, as the best model had."
+    )
+    if is_begun:
+        trainer.resume()
+    else:
+        _warm_start(trainer)
+    trainer.train(())
+    if world.leads:
+        save_tensors(run.folder / MODEL, trainer.best, REFITTED)
+
+
+def train_trial(run: Run, data: PreparedData) -> tuple[Progress, dict[str, Values]]:
+    """Train `run` in an empty folder, without a word, a logger or a refit.
+
+    Returns its progress, and what `values_of` has for the validation users by its best model, with the repeat
+    term of other users if it is kept.
+    """
+    trainer = Trainer(run, data, report=lambda _: None)
+    assert trainer.users is not None
+    progress, values = trainer.train(()), dict[str, Values]()
+    if wants_repeats(run.experiment, data):
+        values = _add_repeats(run, data, trainer.users, trainer.report)
+    metric, evaluation = run.experiment.training.metric, run.experiment.evaluation
+    if not values:
+        sets = slot_sets(data, trainer.users, "validation", evaluation)
+        values = values_of(run.open_ranker(data, "validation"), data, sets, metric, evaluation)
+    return progress, values
+
+
+def _add_repeats(run: Run, data: PreparedData, users: Relevant | None, report: Report) -> dict[str, Values]:
+    """Fit the repeat term of a trained run, and keep it if it raises the metric of other users.
+
+    Data without a validation part has the last training event of each user in its place. Returns the metric
+    of each user of the validation part as `values_of`, with the term if it is kept; nothing where none is
+    measured.
+    """
+    settings, evaluation = run.experiment.training, run.experiment.evaluation
+    (run.folder / REPEATS).unlink(missing_ok=True)
+    part, is_validated = "validation", users is not None
+    if users is None:
+        part, data = "last training events:", last_trained(data)
+        try:
+            users = drawn_users(data, settings)
+        except TrainingError as error:
+            report(f"The repeat term is left out, as nothing measures it: {error}")
+            return {}
+    towers = run.open_ranker(data, "validation", repeats=False)
+    fit = fit_repeats(towers, data, evaluation.exclude_seen, users)
+    if fit is None:
+        report("The repeat term is left out, as fewer than two users have a history to measure it on.")
+        return {}
+    sets, metric = slot_sets(data, users, "validation", evaluation), settings.metric
+    without = values_of(towers, data, sets, metric, evaluation)
+    values = values_across(towers, fit, data, sets, metric, evaluation)
+    figures = [means_of(one) for one in (without, values)]
+    is_kept = figures[1][metric] > figures[0][metric]
+    report(
+        f"{part} {metric} {with_slots(figures[0], metric)} without the repeat term, "
+        f"{with_slots(figures[1], metric)} with it, fitted on other users"
+        f"{'' if is_kept else ', so it is left out'}"
+    )
+    best = figures[is_kept] if is_validated else {}
+    kept = StoredRepeats(term=fit.term if is_kept else None, validation=best)
+    replace_json(run.folder / REPEATS, kept.model_dump(mode="json"))
+    return (values if is_kept else without) if is_validated else {}
