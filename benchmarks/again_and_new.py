@@ -2,7 +2,7 @@
 
 Protocol: four logs in which used items are ranked, three of them those of `benchmarks.repeats`, and a grocery
 of our own in which people buy their staples in periods. Each is prepared, `--experiment auto` chooses, and
-every candidate that it tries is trained whole. All are evaluated as `turret evaluate` does, on the test part:
+every candidate that it tries is trained whole, the picked one also without its refit. All are evaluated as `turret evaluate` does, on the test part:
 NDCG@10 of used targets among used items (`again`) and of the others among the others (`new`), with
 differences paired by user from the best rule in each half.
 
@@ -31,6 +31,7 @@ from turret.data.reading.schema import PrepareConfig
 from turret.training.auto.candidates import candidates, facts_of
 from turret.training.auto.choice import choose
 from turret.training.baselines.registry import BASELINES
+from turret.training.config.experiment import with_settings
 from turret.training.evaluation.evaluation import TOWERS, evaluate_rankers
 from turret.training.evaluation.ranking import ScoresOf
 from turret.training.loop.train import train
@@ -41,6 +42,7 @@ HALVES = {
     "again": ("due_again", "most_bought", "last_bought", "most_used", "last_used"),
 }
 MANY_REPEATS = 1 / 3
+ONCE = "without_refit"
 _DAY, _OPENING, _DAYS = 86_400, 1_700_000_000, 365
 _CATEGORIES, _ITEMS = 60, 1_200
 # Days after which a staple of a category is bought again, and the share of staples that end at a purchase.
@@ -100,22 +102,22 @@ def measured(options: Options, name: str) -> dict[str, Any]:
         experiments, _ = candidates(facts_of(data), values)
         picked = choice["picked"]
         tried = [trial["candidate"] for trial in choice["trials"] if trial["values"]] or [picked]
-        for candidate in sorted(tried, key=lambda name: name != picked):
-            trained = Run(work / candidate, experiments[candidate], data.folder, data.fingerprint)
+        once = with_settings(experiments[picked], {"training.refit": False})
+        others = {name: experiments[name] for name in tried if name != picked}
+        for ranker, experiment in {TOWERS: experiments[picked], ONCE: once, **others}.items():
+            trained = Run(work / ranker, experiment, data.folder, data.fingerprint)
             train(trained, data, report=lambda _: None)
-            ranker = TOWERS if candidate == picked else candidate
             rankers[ranker] = partial(trained.open_ranker, data, "test")
         for rule in sorted({rule for rules in HALVES.values() for rule in rules} & BASELINES.keys()):
             rankers[rule] = partial(BASELINES[rule].fit, data, "test")
         report, _ = evaluate_rankers(rankers, data, "test", experiments[picked].evaluation)
-    others = [name for name in tried if name != picked]
     return {
         "events": len(data.event_items),
         "users": report["users"],
         "items": report["items"],
         "picked": picked,
         "reasons": [reason["sentence"] for reason in choice["reasons"]],
-        **{half: _half(report, half, others) for half in report["slots"]},
+        **{half: _half(report, half, [*others]) for half in report["slots"]},
     }
 
 
@@ -123,7 +125,7 @@ def _half(report: Mapping[str, Any], half: str, others: list[str]) -> dict[str, 
     """The means of one half, and the picked candidate over the best rule and the best candidate."""
     metric = f"{half} ndcg@10"
     rules = [rule for rule in HALVES[half] if rule in report]
-    means = {name: report[name][metric] for name in (TOWERS, *others, *rules)}
+    means = {name: report[name][metric] for name in (TOWERS, ONCE, *others, *rules)}
     rule = max(rules, key=lambda name: means[name]["mean"])
     best = max(means[name]["mean"] for name in (TOWERS, *others))
     return {
