@@ -2,9 +2,9 @@
 
 Protocol: four logs in which used items are ranked, three of them those of `benchmarks.repeats`, and a grocery
 of our own in which people buy their staples in periods. Each is prepared, `--experiment auto` chooses, and
-every candidate that it tries is trained whole, the picked one also without its refit. All are evaluated as `turret evaluate` does, on the test part:
-NDCG@10 of used targets among used items (`again`) and of the others among the others (`new`), with
-differences paired by user from the best rule in each half.
+every candidate that it tries is trained whole, the picked one also without its refit. All are evaluated as
+`turret evaluate` does, on the test part: NDCG@10 of used targets among used items (`again`) and of the others
+among the others (`new`), with differences paired by user from the best rule in each half.
 
 `new_over_best_rule` and `again_over_best_rule` are the least of the logs' ratios of the picked towers to the
 best rule, the latter where a third of the targets had been used; `auto_over_best_candidate` is the least
