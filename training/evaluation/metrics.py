@@ -9,7 +9,10 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from turret.training.config.metric import METRICS
+
 Values = NDArray[np.float64]
+
 # An interval over fewer users decides nothing: their values may not even show how they spread.
 LEAST_USERS = 30
 HISTORY_EDGES = (0, 1, 10, 50, 200)
@@ -20,13 +23,7 @@ USED, NEW = "item used before", "item new to the user"
 
 
 def metrics_at(hits: NDArray[np.bool_], relevant: NDArray[np.int64], ks: Sequence[int]) -> dict[str, Values]:
-    """Every metric at every k, by name such as `ndcg@10`.
-
-    With r the number of relevant items of a user and h the hits among the first k ranks, from 1:
-    hr@k = 1 if h > 0; recall@k = h / r; mrr@k = 1 / (rank of the first hit), else 0;
-    map@k = sum of (hits up to the rank) / rank over hits, divided by min(r, k);
-    ndcg@k = sum of 1 / log2(rank + 1) over hits, divided by that of min(r, k) hits at the top
-    (Jarvelin & Kekalainen 2002).
+    """Every metric of `METRICS` at every k, by name such as `ndcg@10`.
 
     Args:
         hits: bool [U, K], whether the item at each rank is relevant; ranks beyond K count as misses.
@@ -36,20 +33,7 @@ def metrics_at(hits: NDArray[np.bool_], relevant: NDArray[np.int64], ks: Sequenc
     Returns:
         float64 [U] for each name.
     """
-    ranks = np.arange(1, hits.shape[1] + 1)
-    gains = hits / np.log2(ranks + 1)
-    ideal = np.cumsum(1.0 / np.log2(ranks + 1))
-    reciprocal = np.where(hits.any(axis=1), 1.0 / (hits.argmax(axis=1) + 1), 0.0)
-    precisions = hits * np.cumsum(hits, axis=1) / ranks
-    values: dict[str, Values] = {}
-    for k in ks:
-        counts = hits[:, :k].sum(axis=1)
-        values[f"hr@{k}"] = (counts > 0).astype(np.float64)
-        values[f"recall@{k}"] = counts / relevant
-        values[f"ndcg@{k}"] = gains[:, :k].sum(axis=1) / ideal[np.minimum(relevant, k) - 1]
-        values[f"mrr@{k}"] = np.where(counts > 0, reciprocal, 0.0)
-        values[f"map@{k}"] = precisions[:, :k].sum(axis=1) / np.minimum(relevant, k)
-    return values
+    return {f"{name}@{k}": metric(hits[:, :k], relevant, k) for k in ks for name, metric in METRICS.items()}
 
 
 def mean_interval(values: Values, ends: tuple[float, float] = (0.0, 1.0)) -> tuple[float, float]:

@@ -47,10 +47,10 @@ def check_metric(metric: str) -> tuple[Slot, str]:
     """The slot of a metric, and its name for all items. Raises TurretError where there is no such metric."""
     found = re.fullmatch(rf"(?:(again|new) )?({RANKING_METRIC})|{AUC}", metric)
     if found is None:
-        names = f"{', '.join(METRICS[:-1])} or {METRICS[-1]}"
+        *others, last = METRICS
         raise TurretError(
-            f"--metric {metric}: it must be {names} at a number up to 9,999, such as ndcg@10, that of used "
-            f"items or of others, such as 'new ndcg@10', or {AUC}"
+            f"--metric {metric}: it must be {', '.join(others)} or {last} at a number up to 9,999, "
+            f"such as ndcg@10, that of used items or of others, such as 'new ndcg@10', or {AUC}"
         )
     return cast(Slot, found[1] or "all"), found[2] or AUC
 
