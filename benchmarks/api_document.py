@@ -20,7 +20,7 @@ from pydantic import BaseModel, Field
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from turret.client import answers
-from turret.data.features import SEPARATORS
+from turret.data.features.texts import SEPARATORS
 from turret.data.manifest import FileHash
 from turret.service.calls import CALLS
 from turret.service.http.app import RELEASE, ROUTERS

@@ -18,8 +18,6 @@ _URL = r"^[A-Za-z][A-Za-z0-9+.-]+://.+$"
 Url = Annotated[str, Field(pattern=_URL)]
 """Such as `s3://bucket/events.parquet`."""
 Place = Url | Path
-# In the order of the features of an item or user, and so of their arrays.
-FeatureKind = Literal["text", "category", "multi", "number", "path", "vector"]
 # Which of several events of a user with an item count: `data.histories.duplicates`.
 Duplicates = Literal["keep", "exact", "first", "last", "strongest"]
 

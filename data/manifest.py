@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ValidationError
 
-from turret.data.configuration import FeatureKind
 from turret.data.errors import DataError
 from turret.data.files import map_ordered
 from turret.data.kinds import KindTable
@@ -99,7 +98,7 @@ class FeatureSummary(_Record):
     """One feature of `user_features/` or `item_features/`; `size` counts codes (1 for a number)."""
 
     name: str
-    kind: FeatureKind
+    kind: str
     size: int
 
 

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from turret.data.configuration import DisplaySettings
 from turret.data.errors import DataError, path_of, system_errors_told
-from turret.data.features import QUERY, Features, VectorRows, text_of
+from turret.data.features.columns import Features, VectorRows
+from turret.data.features.texts import QUERY, text_of
 from turret.data.files import open_array
 from turret.data.kinds import read_kinds, target_codes
 from turret.data.manifest import Manifest, hash_file

@@ -15,7 +15,7 @@ from onnx import checker, numpy_helper, parser
 from tests.support.service_process import Process, Start
 from tests.support.tiers import Guard
 from tests.support.tools import check_required
-from turret.data.features import Feature
+from turret.data.features.feature import Feature
 from turret.data.kinds import KindTable
 from turret.data.vocabulary import Vocabulary
 from turret.tower.bundle.golden import Golden, GoldenQuery

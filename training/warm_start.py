@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from turret.data.configuration import override
-from turret.data.features import Feature
+from turret.data.features.feature import Feature
 from turret.data.kinds import read_kinds
 from turret.data.prepared import PreparedData
 from turret.data.vocabulary import Vocabulary
@@ -181,9 +181,9 @@ def restandardise(reader: nn.Linear, first: int, layers: FeatureLayers, before: 
     """
     column = first
     for index, (new, old) in enumerate(zip(layers.features, before, strict=True)):
-        if isinstance(layer := layers.tables[str(index)] if new.kind == "vector" else None, VectorLayer):
+        if isinstance(layer := layers.tables[str(index)] if new.form == "vector" else None, VectorLayer):
             layer.linear.weight.data *= new.deviation / old.deviation
-        if new.kind != "number":
+        if new.form != "number":
             column += layers.widths[index]
             continue
         if (new.mean, new.deviation) != (old.mean, old.deviation):

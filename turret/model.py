@@ -11,7 +11,7 @@ import numpy as np
 
 from turret.arguments import checked
 from turret.data.errors import ArgumentError, shown
-from turret.data.features import QUERY
+from turret.data.features.texts import QUERY
 from turret.data.kinds import Seen
 from turret.data.moments import FORMS, parse_moment
 from turret.tower.bundle.bundle import Bundle

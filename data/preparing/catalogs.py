@@ -12,11 +12,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from turret.data.configuration import DisplaySettings, FeatureKind
+from turret.data.configuration import DisplaySettings
 from turret.data.errors import ColumnError, brief
 from turret.data.events.dropped_rows import REPEATED_ID, CheckedRows
 from turret.data.events.ids import as_keys, id_columns
-from turret.data.features import QUERY, Features, VectorRows, grams, text_of
+from turret.data.features.columns import Features, VectorRows
+from turret.data.features.feature import KINDS
+from turret.data.features.texts import QUERY, grams, text_of
 from turret.data.histories.histories import Histories
 from turret.data.manifest import BadRows
 from turret.data.prepared import ColdItems
@@ -203,7 +205,7 @@ class _Rows:
     are the ids of the items without an event.
     """
 
-    kinds: dict[str, FeatureKind]
+    kinds: dict[str, str]
     raw: dict[str, list[Any]]
     vectors: dict[str, VectorRows]
     answers: dict[str, list[Any]]
@@ -311,7 +313,7 @@ def _read_rows(
         answers = fields(frame, field_names, readings, entries, settings)
         rows = _Rows(kinds, {}, {}, answers, cold, readings.written)
         for name, values in readings.values.items():
-            if kinds[name] == "vector":
+            if KINDS[kinds[name]].reading == "vectors":
                 rows.vectors[name] = column_vectors(values, entries.path, ids)
             else:
                 rows.raw[name] = values.to_list()

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turret.data.events.dropped_rows import bad_row_lines, headline_of
+from turret.data.features.feature import KINDS
 from turret.data.kinds import read_kinds, text_of_kind
 from turret.data.manifest import FeatureSummary, Time
 from turret.data.prepared import PARTS, Part, PreparedData
@@ -83,11 +84,11 @@ def _period(time: Time) -> str:
 
 
 def _features(features: list[FeatureSummary]) -> str:
-    nouns = {"vector": "numbers", "text": "grams", "category": "values", "multi": "values", "path": "levels"}
-    sizes = {one.name: one.size - (one.kind != "vector") for one in features}  # without the code of no value
-    lines = [
-        f"{one.name} ({one.kind}, "
-        + ("standardised)" if one.kind == "number" else f"{sizes[one.name]:,} {nouns[one.kind]})")
-        for one in features
-    ]
-    return "\n".join(lines) or "none"
+    return "\n".join(f"{one.name} ({one.kind}, {_counted(one)})" for one in features) or "none"
+
+
+def _counted(feature: FeatureSummary) -> str:
+    kind = KINDS[feature.kind]
+    if kind.form == "number":
+        return "standardised"
+    return f"{feature.size - (kind.form != 'vector'):,} {kind.noun}"  # without the code of no value

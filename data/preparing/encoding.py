@@ -4,25 +4,15 @@ import ast
 import json
 import re
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from turret.data.configuration import FeatureKind
 from turret.data.errors import ColumnError, brief
-from turret.data.features import (
-    FORM_SEPARATOR,
-    LIST_SEPARATOR,
-    Bag,
-    Column,
-    Feature,
-    Features,
-    VectorRows,
-    levels,
-    trigrams,
-)
+from turret.data.features.columns import Column, Features, VectorRows, encoded
+from turret.data.features.feature import KINDS, Feature, Reading
+from turret.data.features.texts import FORM_SEPARATOR, LIST_SEPARATOR
 from turret.data.preparing.vectors import vector_feature
 from turret.data.reading.columns import Role
 from turret.data.reading.numbers import numbers
@@ -88,13 +78,13 @@ def _date_reader(values: pl.Series) -> TimeReader | None:
     return reader if reader.kind == "timestamp" else None
 
 
-def written(kind: FeatureKind, values: pl.Series, settings: FormatSettings) -> str:
-    """How the texts of a column have a feature of this kind, as `Feature.written`."""
+def written(reading: Reading, values: pl.Series, settings: FormatSettings) -> str:
+    """How the texts of a column that is read so have their values, as `Feature.written`."""
     if values.dtype != pl.String:
         return ""
-    if kind == "number":
+    if reading == "numbers":
         return settings.decimal.replace(".", "")
-    if kind == "multi" and not are_json_lists(values):
+    if reading == "lists" and not are_json_lists(values):
         return (settings.list_separator or _separator(values, "") or "").replace(LIST_SEPARATOR, "")
     return ""
 
@@ -253,7 +243,7 @@ def element_type(dtype: pl.DataType) -> pl.DataType:
 
 def encode(
     raw: Mapping[str, Sequence[Any]],
-    kinds: Mapping[str, FeatureKind],
+    kinds: Mapping[str, str],
     vectors: Mapping[str, VectorRows],
     count: int,
     shared: tuple[str, ...] | None = None,
@@ -267,34 +257,9 @@ def encode(
     features: list[Feature] = []
     columns: dict[str, Column] = {}
     for name, values in raw.items():
-        feature = _feature(name, kinds[name], values, shared)
+        feature = KINDS[kinds[name]].fit(name, values, shared)
         feature = feature.model_copy(update={"written": (written or {}).get(name, "")})
         features.append(feature)
-        codes = [*map(feature.encode_one, values)]
-        if feature.kind == "number":
-            columns[name] = np.array(codes, dtype=np.float32)
-        elif feature.kind == "category":
-            columns[name] = np.array(codes, dtype=np.int32)
-        else:
-            lists: list[list[int]] = codes  # type: ignore[assignment]
-            offsets = np.cumsum([0, *map(len, lists)], dtype=np.int64)
-            columns[name] = Bag(np.array([*chain.from_iterable(lists)], dtype=np.int32), offsets)
+        columns[name] = encoded(feature, values)
     features += [vector_feature(name, rows) for name, rows in vectors.items()]
     return Features(count, tuple(features), {**columns, **vectors})
-
-
-def _feature(name: str, kind: FeatureKind, raw: Sequence[Any], shared: tuple[str, ...] | None) -> Feature:
-    present = [value for value in raw if value is not None]
-    if kind == "number":
-        numbers = np.array(present or [0.0])
-        return Feature(
-            name=name, kind=kind, mean=float(numbers.mean()), deviation=float(numbers.std()) or 1.0
-        )
-    if kind == "text":
-        own = {gram for text in present for gram in trigrams(text)} if shared is None else shared
-        return Feature(name=name, kind=kind, values=tuple(sorted(own)), words=shared is not None)
-    if kind == "category":
-        values = set(present) - {""}
-    else:
-        values = set(chain.from_iterable(map(levels, present) if kind == "path" else present))
-    return Feature(name=name, kind=kind, values=tuple(sorted(values)))

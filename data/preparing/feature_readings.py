@@ -5,13 +5,12 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
 
 import polars as pl
 
-from turret.data.configuration import FeatureKind
 from turret.data.errors import ColumnError, brief
-from turret.data.features import date_names
+from turret.data.features.feature import KINDS, OURS
+from turret.data.features.texts import date_names
 from turret.data.preparing.encoding import (
     are_lists,
     are_paths,
@@ -33,7 +32,7 @@ from turret.data.reading.schema import EVERY, FeatureColumns, FormatSettings, nu
 from turret.data.reading.tables import EXAMPLES
 
 # Names that say more than values do.
-_USUAL: dict[FeatureKind, tuple[str, ...]] = {
+_USUAL: dict[str, tuple[str, ...]] = {
     "text": ("title", "name", "headline", "description"),
     "category": ("category", "genre", "gender", "age", "age_group", "occupation", "country"),
     "multi": ("genres", "categories", "tags"),
@@ -59,7 +58,7 @@ _MAYBE_THOUSANDS = (
 )
 
 # The features of one column: none for a reason, one, or the two of a date.
-Guess = list[tuple[FeatureKind, pl.Series]] | str
+Guess = list[tuple[str, pl.Series]] | str
 
 
 @dataclass(frozen=True)
@@ -94,11 +93,11 @@ def read_features(
     for kind, name in chosen.by_kind():
         require(name, frame.columns, str(where), f"{kind} feature")
         features[name] = _typed(kind, read(name), where, role, settings)
-        forms[name] = written(kind, read(name), settings)
+        forms[name] = written(KINDS[kind].reading, read(name), settings)
     if EVERY in chosen.ignore:
         return Readings(chosen, features, forms)
     named = {name for _, name in chosen.by_kind()} | set(chosen.ignore)
-    kinds: dict[FeatureKind, list[str]] = {kind: [] for kind in get_args(FeatureKind)}
+    kinds: dict[str, list[str]] = {kind.name: [] for kind in OURS}
     left_out, notes = list[str](), list[str]()
     for name in [name for name in frame.columns if name not in named]:
         if role == "item" and CHANGING.search(name):
@@ -116,26 +115,26 @@ def read_features(
             kinds[kind].append(one.name)
             features[one.name] = one
             is_of_date = one.name != name
-            forms[one.name] = date_forms(values) if is_of_date else written(kind, values, settings)
+            reading = KINDS[kind].reading
+            forms[one.name] = date_forms(values) if is_of_date else written(reading, values, settings)
     guessed = FeatureColumns(**{kind: tuple(names) for kind, names in kinds.items()})
     chosen = chosen.over(guessed)
     ordered = {name: features[name] for _, name in chosen.by_kind()}
     return Readings(chosen, ordered, forms, (*_note(guessed, left_out, where, role), *notes))
 
 
-def _typed(
-    kind: FeatureKind, values: pl.Series, where: Path, role: Role, settings: FormatSettings
-) -> pl.Series:
+def _typed(kind: str, values: pl.Series, where: Path, role: Role, settings: FormatSettings) -> pl.Series:
     """Read the values of a feature: floats, lists of texts, or texts; a vector is read later."""
-    if kind == "vector":
+    reading = KINDS[kind].reading
+    if reading == "vectors":
         return values
-    if kind == "number":
+    if reading == "numbers":
         return as_numbers(values, settings.decimal, str(where), role)
-    if kind == "multi":
+    if reading == "lists":
         return as_lists(values, settings.list_separator)
     if isinstance(values.dtype, pl.List) and is_printable(element_type(values.dtype)):
         raise ColumnError(f"column {values.name!r} holds {brief(values.dtype)}; name it as a multi feature")
-    return as_texts(truths(values) if kind == "category" else values)
+    return as_texts(truths(values) if reading == "values" else values)
 
 
 def _note(guessed: FeatureColumns, left_out: list[str], where: Path, role: Role) -> Iterator[str]:
@@ -262,11 +261,12 @@ def _are_distinct(known: pl.Series, count: int) -> bool:
     return known.n_unique() > max(2.0, _MOST_VALUES * count)
 
 
-def _varies(kind: FeatureKind, column: pl.Series) -> bool:
+def _varies(kind: str, column: pl.Series) -> bool:
     """Whether a feature differs between rows; no value is a value of each kind but numbers and vectors."""
-    if kind == "multi":
+    reading = KINDS[kind].reading
+    if reading == "lists":
         column = column.list.join("\0")
-    return kind == "vector" or (column.drop_nulls() if kind == "number" else column).n_unique() > 1
+    return reading == "vectors" or (column.drop_nulls() if reading == "numbers" else column).n_unique() > 1
 
 
 def _date_features(dates: pl.Series) -> Guess:

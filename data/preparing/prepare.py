@@ -36,7 +36,7 @@ from turret.data.events.events import Log, read_events, validate
 from turret.data.events.funnel import propose_kinds, shown_table
 from turret.data.events.ids import as_keys
 from turret.data.events.labels import check_labels, refuse_absent_kinds
-from turret.data.features import Features
+from turret.data.features.columns import Features
 from turret.data.files import locked, new_folder, save_array, tried_lock
 from turret.data.histories.histories import Histories, build_histories
 from turret.data.histories.partition import partition

@@ -10,7 +10,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from turret.data.errors import ColumnError, SourceError, brief
-from turret.data.features import Feature, VectorRows
+from turret.data.features.columns import VectorRows
+from turret.data.features.feature import Feature
 from turret.data.progress import counted
 from turret.data.reading.columns import Role
 from turret.data.reading.tables import readable

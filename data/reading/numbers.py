@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from turret.data.features import SIGNS, number_form
+from turret.data.features.texts import SIGNS, number_form
 
 # Spreadsheets write long numbers so, with fewer digits than they have: 8.71112E+12. Others write a small e,
 # or no plus; R writes 100000 as 1e+05, though.

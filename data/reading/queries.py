@@ -11,7 +11,7 @@ from dataclasses import replace
 import polars as pl
 
 from turret.data.errors import ColumnError, ConfigurationError
-from turret.data.features import CONTEXT
+from turret.data.features.texts import CONTEXT
 from turret.data.reading.columns import choose, require
 from turret.data.reading.schema import FeatureColumns, PrepareConfig, QuerySettings
 from turret.data.reading.tables import EXAMPLES, OWN, ROW, Malformed, Source, Table, readable

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -13,7 +13,7 @@ from pydantic import (
     model_validator,
 )
 
-from turret.data.configuration import DisplaySettings, Duplicates, FeatureKind, Place
+from turret.data.configuration import DisplaySettings, Duplicates, Place
 from turret.data.kinds import KindTable, row_codes, target_codes
 from turret.data.moments import Pause
 
@@ -267,10 +267,17 @@ class FeatureColumns(_Settings):
     vector: tuple[str, ...] = _columns(
         "a ready vector: a list of numbers, or a file of vectors.", "COLUMN|NAME=FILE.npy"
     )
+    other: tuple[str, ...] = _columns("a feature of a kind that a package adds.", "KIND=COLUMN")
     ignore: tuple[str, ...] = _columns("no feature; * for all that are not named.")
 
     @model_validator(mode="after")
     def _names_each_once(self) -> Self:
+        from turret.data.features.feature import kind_named  # NumPy: `--help` starts without
+
+        for entry in self.other:
+            kind, _, name = entry.partition("=")
+            if kind_named(kind).name in type(self).model_fields or not name:
+                raise ValueError(f"{entry!r} is no KIND=COLUMN with a kind that has no option of its own")
         names = [*(name for _, name in self.by_kind()), *self.vector_files(), *self.ignore]
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
@@ -282,7 +289,10 @@ class FeatureColumns(_Settings):
         named = {*self.ignore, *self.vector_files(), *(name for _, name in self.by_kind())}
         if EVERY in named:
             return self
-        rest = {kind: tuple(name for name in names if name not in named) for kind, names in defaults}
+        rest = {
+            kind: tuple(name for name in names if name.rpartition("=")[2] not in named)
+            for kind, names in defaults
+        }
         return FeatureColumns(**{kind: names + rest[kind] for kind, names in self})
 
     def vector_files(self) -> dict[str, Path]:
@@ -290,10 +300,14 @@ class FeatureColumns(_Settings):
         entries = (entry.partition("=") for entry in self.vector)
         return {name: Path(path) for name, is_file, path in entries if is_file}
 
-    def by_kind(self) -> list[tuple[FeatureKind, str]]:
-        """Return (kind, column) for every feature that is a column."""
+    def by_kind(self) -> list[tuple[str, str]]:
+        """Return (kind, column) for every feature that is a column, in the order of the kinds."""
+        from turret.data.features.feature import KINDS
+
         columns = {**dict(self), "vector": [entry for entry in self.vector if "=" not in entry]}
-        return [(kind, name) for kind in get_args(FeatureKind) for name in columns[kind]]
+        named = [(kind, name) for kind in KINDS for name in columns.get(kind, ())]
+        others = (entry.partition("=") for entry in self.other)
+        return named + [(kind, name) for kind, _, name in others]
 
 
 class PrepareConfig(_Settings):

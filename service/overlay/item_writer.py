@@ -339,7 +339,7 @@ def _as_cataloged(bundle: Bundle, edit: ItemEdit) -> ItemEdit:
 def _shown(bundle: Bundle, features: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of an item that is put without any: its features but vectors, which nobody reads there."""
     encoder = bundle.item_encoder
-    hidden = {one.name for one in encoder.features if one.kind == "vector"} if encoder else set()
+    hidden = {one.name for one in encoder.features if one.of.reading == "vectors"} if encoder else set()
     return {name: value for name, value in features.items() if name not in hidden}
 
 

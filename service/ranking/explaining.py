@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from turret.data.features import QUERY, grams
+from turret.data.features.texts import QUERY, grams
 from turret.data.kinds import read_kinds
 from turret.service.ranking.item_view import ItemView
 from turret.service.ranking.query import ResolvedQuery

@@ -13,7 +13,7 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from turret.data.features import QUERY
+from turret.data.features.texts import QUERY
 from turret.data.kinds import Seen
 from turret.data.vocabulary import STRANGER
 from turret.service.schemas.fields import (

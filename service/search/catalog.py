@@ -16,7 +16,7 @@ import orjson
 from numpy.typing import NDArray
 
 from turret.data.configuration import Shown
-from turret.data.features import levels
+from turret.data.features.texts import levels
 from turret.data.vocabulary import Id
 from turret.service.errors import InvalidFieldError, NotFoundError
 from turret.service.overlay.fresh import FreshItems, empty_overlay

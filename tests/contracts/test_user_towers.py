@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tests.tower.small_towers import from_the_start, user_features
-from turret.data.features import Features
+from turret.data.features.columns import Features
 from turret.tower.config import ScoringConfig
 from turret.tower.inference.encoder import Session
 from turret.tower.layers.packed import PackedHistories

@@ -13,7 +13,9 @@ import pytest
 
 from tests.support.bounded import ending
 from turret.data.errors import ColumnError, DataError
-from turret.data.features import MOST_LEVELS, Bag, Feature, Features, levels, trigrams
+from turret.data.features.columns import Bag, Features
+from turret.data.features.feature import Feature
+from turret.data.features.texts import MOST_LEVELS, levels, trigrams
 from turret.data.preparing.catalogs import EntityTable, fields, read_entity_table
 from turret.data.preparing.encoding import (
     as_lists,

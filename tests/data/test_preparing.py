@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.data.conftest import Prepare, prepare_as
 from turret.data.errors import BadRowsError, DataError, EmptyDataError
 from turret.data.events.event_arrays import Events
-from turret.data.features import Bag
+from turret.data.features.columns import Bag
 from turret.data.histories.partition import by_time
 from turret.data.prepared import ColdItems, PreparedData
 from turret.data.preparing.describe import describe

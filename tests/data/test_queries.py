@@ -8,7 +8,8 @@ import pytest
 
 from tests.data.conftest import Prepare, prepare_as
 from turret.data.errors import ConfigurationError, DataError
-from turret.data.features import Bag, grams
+from turret.data.features.columns import Bag
+from turret.data.features.texts import grams
 from turret.data.prepared import PARTS, PreparedData
 from turret.data.preparing import catalogs
 from turret.data.preparing.append import append

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from tests.data.conftest import Prepare, prepare_as
 from turret.data.errors import ColumnError, DataError
-from turret.data.features import Feature, VectorRows
+from turret.data.features.columns import VectorRows
+from turret.data.features.feature import Feature
 from turret.data.prepared import PreparedData
 
 EVENTS = "user,item,time\n" + "".join(f"u{u},i{u % 3},{t}\n" for u in range(4) for t in range(4))

@@ -15,7 +15,7 @@ from fastapi.testclient import TestClient
 import turret
 from tests.support.service_app import ids, serving
 from tests.support.trained import trained_shop
-from turret.data.features import grams
+from turret.data.features.texts import grams
 from turret.data.prepared import PreparedData
 from turret.service.ranking import explaining
 from turret.tower.errors import BundleError

@@ -9,7 +9,7 @@ import torch
 
 import turret
 from tests.support.service_app import ids, recommended, serving
-from turret.data.features import Feature
+from turret.data.features.feature import Feature
 from turret.tower.layers.feature_layers import FeatureLayers, VectorLayer
 from turret.tower.towers.alike import kept_directions
 from turret.training.run import build_model

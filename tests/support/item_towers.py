@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.conftest import USER_FEATURES, contents, onnx_model
-from turret.data.features import Feature
+from turret.data.features.feature import Feature
 from turret.tower.bundle.golden import RecordedItem
 from turret.tower.bundle.publish import BundleContents, publish
 

@@ -3,7 +3,8 @@
 import numpy as np
 import torch
 
-from turret.data.features import Bag, Column, Feature, Features
+from turret.data.features.columns import Bag, Column, Features
+from turret.data.features.feature import Feature
 from turret.tower.layers.packed import PackedHistories
 from turret.tower.towers.config import TowerConfig
 

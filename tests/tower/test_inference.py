@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from tests.conftest import USER_FEATURES, contents, user_tower
 from tests.support.item_towers import item_features, item_tower, placed
-from turret.data.features import Feature, number_of
+from turret.data.features.feature import Feature
+from turret.data.features.texts import number_of
 from turret.data.kinds import Kind
 from turret.data.preparing.encoding import encode
 from turret.data.preparing.feature_readings import read_features

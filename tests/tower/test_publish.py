@@ -14,7 +14,7 @@ import turret.cli
 from tests.conftest import USER_FEATURES, contents
 from tests.support.bundle_damage import change_manifest
 from tests.support.item_towers import item_tower, with_item_tower
-from turret.data.features import Feature
+from turret.data.features.feature import Feature
 from turret.data.vocabulary import Vocabulary
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.golden import load

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from tests.tower.small_towers import ITEMS, USERS, config, item_features, no_features, packed
-from turret.data.features import Features
+from turret.data.features.columns import Features
 from turret.tower.config import ItemTowerConfig, ScoringConfig
 from turret.tower.errors import TowerError
 from turret.tower.times import Times, time_inputs

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tests.support.trained import trained_shop
 from tests.tower.small_towers import ITEMS, item_features, no_features
 from tests.training.conftest import trained
-from turret.data.features import Bag
+from turret.data.features.columns import Bag
 from turret.data.prepared import ColdItems, PreparedData
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.golden import difference, load_golden, replay

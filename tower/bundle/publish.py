@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from turret.data.configuration import NO_DISPLAY, DisplaySettings
 from turret.data.errors import DataError
-from turret.data.features import Feature
+from turret.data.features.feature import Feature
 from turret.data.files import open_array, save_array
 from turret.data.vocabulary import Vocabulary
 from turret.tower.bundle.bundle import Bundle

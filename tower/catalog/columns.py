@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from turret.data.features import BETWEEN, levels
+from turret.data.features.texts import BETWEEN, levels
 from turret.tower.format.sections import Sections
 
 Mask = NDArray[np.bool_]

@@ -7,7 +7,7 @@ the operators.
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
-from turret.data.features import levels
+from turret.data.features.texts import levels
 from turret.tower.catalog.catalog import Catalog
 from turret.tower.catalog.columns import Interval, Kind, Mask, Value, scalar_kind
 from turret.tower.catalog.conditions import Among, Condition, Not, Present, Under, Within, every, some

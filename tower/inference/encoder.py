@@ -9,7 +9,7 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-from turret.data.features import Feature
+from turret.data.features.feature import Feature
 from turret.tower.errors import BundleError, EncodingError
 from turret.tower.format.manifest import ModelCard
 from turret.tower.hostile import check_onnx

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from turret.data.errors import DataError
-from turret.data.features import (
+from turret.data.features.feature import Code, Feature
+from turret.data.features.texts import (
     FORM_SEPARATOR,
     LIST_SEPARATOR,
-    Feature,
     date_features,
     date_names,
     list_of,
@@ -22,16 +22,8 @@ from turret.data.moments import parse_moment
 from turret.tower.errors import EncodingError, first_with_others
 from turret.tower.format.safe_open import read_regular
 
-Code = int | list[int] | float | NDArray[np.float32]
 Inputs = dict[str, NDArray[Any]]
 
-_FITS = {
-    "number": 'a finite number in a usual range, or a text with one, such as "€ 12.50"',
-    "category": "one value (text or a number)",
-    "multi": "a list of values",
-    "path": "a text of levels, such as Women > Shoes",
-    "text": "a text",
-}
 # In deviations from the mean: far above real values, and far below overflow inside a network.
 LARGEST_NUMBER = 1e6
 FEATURES = TypeAdapter(tuple[Feature, ...])
@@ -50,8 +42,7 @@ def read_features(path: Path) -> tuple[Feature, ...]:
 class FeatureInputs:
     """The feature inputs of a user or item tower: one input `feature_<name>` for each.
 
-    int64 [B] for a category, float32 [B] for a number, int64 [B, M] of codes and then zeros for multi, path
-    and text, float32 [B, width] for a vector.
+    It is an array of the feature's `Form`; codes have zeros behind them.
     """
 
     _UNREAD = Feature(name="", kind="text")
@@ -142,8 +133,7 @@ class FeatureInputs:
                 unread = "this model doesn't read this either; leave it out"
         for feature, code in zip(self.features, codes, strict=True):
             if code is None:
-                fits = _FITS.get(feature.kind, feature.fits)
-                message = f"this feature takes {fits}, or null where it is unknown"
+                message = f"this feature takes {feature.fits}, or null where it is unknown"
                 raw = given.get(feature.name)
                 yield EncodingError(position, f"features.{feature.name}", raw, message)
 
@@ -194,7 +184,7 @@ class FeatureInputs:
         return any(
             given.get(feature.name) is not None and bool(np.any(feature.encode_one(given[feature.name])))
             for feature in self.features
-            if feature.kind in ("text", "vector")
+            if feature.of.is_content
         )
 
 
@@ -233,11 +223,11 @@ def _encoded(feature: Feature, raw: object) -> Code | None:
 
 
 def _column(feature: Feature, encoded: list[Any]) -> NDArray[Any]:
-    if feature.kind == "number":
+    if feature.form == "number":
         return np.array(encoded, dtype=np.float32)
-    if feature.kind == "vector":
+    if feature.form == "vector":
         return np.stack(encoded)
-    if feature.kind == "category":
+    if feature.form == "code":
         return np.array(encoded, dtype=np.int64)
     codes = np.zeros((len(encoded), max(1, *map(len, encoded), 1)), dtype=np.int64)
     for position, row in enumerate(encoded):

@@ -8,7 +8,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from turret.data.features import Bag, Feature, Features
+from turret.data.features.columns import Bag, Features
+from turret.data.features.feature import Feature
 from turret.tower.errors import TowerError
 from turret.tower.layers.packed import ranges
 
@@ -43,12 +44,12 @@ class FeatureLayers(nn.Module):
         self.tables = nn.ModuleDict()
         self.widths: list[int] = []
         for position, feature in enumerate(self.features):
-            self.widths.append(1 if feature.kind == "number" else width)
-            if feature.kind == "vector":
+            self.widths.append(1 if feature.form == "number" else width)
+            if feature.form == "vector":
                 self.tables[str(position)] = VectorLayer(feature.width, width)
-            elif feature.kind == "category":
+            elif feature.form == "code":
                 self.tables[str(position)] = nn.Embedding(feature.size, width, padding_idx=0)
-            elif feature.kind != "number":
+            elif feature.form != "number":
                 self.tables[str(position)] = nn.EmbeddingBag(feature.size, width, mode="mean", padding_idx=0)
         for made in self.tables.values():
             if isinstance(made, nn.Embedding | nn.EmbeddingBag):
@@ -62,13 +63,13 @@ class FeatureLayers(nn.Module):
         return sum(self.widths)
 
     def forward(self, inputs: Mapping[str, Tensor]) -> Tensor:
-        """Read category [B], number [B], multi and text [B, M] (0 = nothing), vector [B, W]; [B, width]."""
+        """Read the inputs of each feature in its `Form`: [B, width]."""
         columns = []
         for position, feature in enumerate(self.features):
             given = inputs[feature.name]
-            if feature.kind == "number":
+            if feature.form == "number":
                 columns.append(given[:, None])
-            elif feature.kind in ("category", "vector"):
+            elif feature.form in ("code", "vector"):
                 columns.append(self.tables[str(position)](given))
             else:
                 columns.append(self._mean_of_codes(position, given))
@@ -98,11 +99,11 @@ class FeatureRows(nn.Module):
             if isinstance(column, Bag):
                 self._hold(f"values_{position}", torch.tensor(column.values, dtype=torch.int64))
                 self._hold(f"offsets_{position}", torch.tensor(column.offsets, dtype=torch.int64))
-            elif feature.kind == "vector":
+            elif feature.form == "vector":
                 assert isinstance(column, np.ndarray)
                 self._vectors[position] = column
             else:
-                dtype = torch.float32 if feature.kind == "number" else torch.int64
+                dtype = torch.float32 if feature.form == "number" else torch.int64
                 self._hold(f"column_{position}", torch.tensor(column, dtype=dtype))
 
     def _hold(self, name: str, column: Tensor) -> None:
@@ -123,12 +124,12 @@ class FeatureRows(nn.Module):
         """The dense features of `rows` [B]: [B, width]."""
         columns = []
         for position, feature in enumerate(self.layers.features):
-            if feature.kind == "number":
+            if feature.form == "number":
                 columns.append(self.get_buffer(f"column_{position}")[rows][:, None])
                 continue
-            if feature.kind == "vector":
+            if feature.form == "vector":
                 given: tuple[Tensor, ...] = (self._standardised(position, rows),)
-            elif feature.kind == "category":
+            elif feature.form == "code":
                 given = (self.get_buffer(f"column_{position}")[rows],)
             else:
                 values, offsets = (self.get_buffer(f"{name}_{position}") for name in ("values", "offsets"))

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from turret.data.features import Bag, Features
+from turret.data.features.columns import Bag, Features
 from turret.data.ranges import distinct
 from turret.tower.layers.feature_layers import FeatureLayers, VectorLayer
 from turret.tower.towers.item import ItemTower
@@ -25,7 +25,7 @@ def begin_alike(model: TwoTowers, items: Features) -> None:
     towers = [model.item.rows, model.user.rows]
     for layers in (rows.layers for rows in towers if rows is not None):
         for position, feature in enumerate(layers.features):
-            table = layers.tables[str(position)] if feature.kind in ("text", "vector") else None
+            table = layers.tables[str(position)] if feature.of.is_content else None
             if isinstance(table, nn.EmbeddingBag) and table.embedding_dim == dimension:
                 if feature.values not in drawn:
                     weights = torch.tensor(inverse_frequencies(items, feature.values), dtype=torch.float32)
@@ -62,7 +62,7 @@ def _pass_on(layer: nn.Linear, layers: FeatureLayers, dimension: int) -> None:
     if start == dimension:  # ids
         layer.weight[:, :start] = torch.eye(dimension)
     for feature, width in zip(layers.features, layers.widths, strict=True):
-        if feature.kind in ("text", "vector"):
+        if feature.of.is_content:
             layer.weight[:, start : start + dimension] = torch.eye(dimension)
         start += width
 

@@ -5,7 +5,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from turret.data.features import Features
+from turret.data.features.columns import Features
 from turret.tower.errors import TowerError
 from turret.tower.layers.feature_layers import feature_rows
 from turret.tower.towers.config import TowerConfig

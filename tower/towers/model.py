@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from turret.data.features import Features
+from turret.data.features.columns import Features
 from turret.tower.layers.packed import PackedHistories, gather_rows
 from turret.tower.towers.config import USER_TOWERS, TowerConfig
 from turret.tower.towers.item import ItemTower

@@ -6,7 +6,7 @@ import torch
 from pydantic import model_validator
 from torch import Tensor, nn
 
-from turret.data.features import Features
+from turret.data.features.columns import Features
 from turret.tower.config import Rate, Width
 from turret.tower.kernels.elementwise import Dropout
 from turret.tower.layers.packed import PackedHistories, gather_rows, step_at

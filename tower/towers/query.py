@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import model_validator
 from torch import Tensor
 
-from turret.data.features import Features
+from turret.data.features.columns import Features
 from turret.tower.config import FeatureNames, Width
 from turret.tower.errors import TowerError
 from turret.tower.kernels.elementwise import Dropout

@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from turret.data.features import Features
+from turret.data.features.columns import Features
 from turret.tower.config import FeatureNames, Length, Rate, Settings, Width
 from turret.tower.kernels.elementwise import Dropout
 from turret.tower.layers.feature_layers import FeatureRows, feature_rows

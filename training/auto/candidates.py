@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from turret.data.errors import ConfigurationError
-from turret.data.features import Bag, Column
+from turret.data.features.columns import Bag, Column
 from turret.data.kinds import Seen, read_kinds
 from turret.data.prepared import PreparedData
 from turret.data.ranges import ranges
@@ -129,7 +129,8 @@ def tastes(data: PreparedData) -> dict[str, float]:
     pairs_of_log = len(used) ** 2 - int(used["of_item"].sum())
     found = {}
     for feature in data.item_features.features:
-        if feature.kind not in ("category", "multi", "path") or not pairs_of_users or not pairs_of_log:
+        is_shared = feature.form in ("code", "codes") and not feature.of.is_content
+        if not is_shared or not pairs_of_users or not pairs_of_log:
             continue
         entries = used.join(_values_of(data.item_features.columns[feature.name]), on="item")
         alone = entries["share"] ** 2

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from turret.data.features import Feature
+from turret.data.features.feature import Feature
 from turret.data.files import scratch_folder
 from turret.tower.times import TIME_INPUTS
 from turret.tower.towers.model import TwoTowers
@@ -76,10 +76,9 @@ class ServedItemTower(nn.Module):
 def user_tower_onnx(model: TwoTowers) -> bytes:
     """Export the user tower with free batch, history and bag sizes.
 
-    Inputs: `history` float32 [B, T, D], `length` int64 [B], `feature_<name>` for each user feature
-    (category int64 [B], number float32 [B], multi and text int64 [B, M], 0 = padding, vector float32
-    [B, W], NaN = missing), `kinds` int64 [B, T] (-1 = unknown, and padding) where the towers read kinds, and
-    `gaps` and `clocks` float32 [B, T] where the tower reads times.
+    Inputs: `history` float32 [B, T, D], `length` int64 [B], `feature_<name>` for each user feature in its
+    `Form`, `kinds` int64 [B, T] (-1 = unknown, and padding) where the towers read kinds, and `gaps` and
+    `clocks` float32 [B, T] where the tower reads times.
     Output: `user_vector` float32 [B, D].
     """
     served = ServedUserTower(model).eval().cpu()
@@ -108,19 +107,18 @@ def item_tower_onnx(model: TwoTowers) -> bytes | None:
 
 def _example(feature: Feature) -> Tensor:
     """An example input of a feature for two users or items."""
-    if feature.kind == "vector":
+    if feature.form == "vector":
         return torch.zeros(2, feature.width)
-    if feature.kind == "number":
+    if feature.form == "number":
         return torch.zeros(2)
-    if feature.kind == "category":
+    if feature.form == "code":
         return torch.zeros(2, dtype=torch.int64)
     return torch.zeros(2, 3, dtype=torch.int64)
 
 
 def _shapes(features: Sequence[Feature]) -> tuple[dict[int, str], ...]:
     return tuple(
-        {0: "B", 1: f"M{i}"} if feature.kind in ("multi", "path", "text") else {0: "B"}
-        for i, feature in enumerate(features)
+        {0: "B", 1: f"M{i}"} if feature.form == "codes" else {0: "B"} for i, feature in enumerate(features)
     )
 
 

@@ -1,0 +1,3 @@
+"""Features of items and users: kinds, encoded values, and columns."""
+
+__all__ = ["columns", "feature", "texts"]
