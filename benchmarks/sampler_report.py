@@ -16,9 +16,9 @@ from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 from turret.training.config.experiment import load_experiment
 from turret.training.loop.train import train
-from turret.training.report.samplers import ReportRequest, SamplerReport
-from turret.training.report.shown import plot_report, report_table
 from turret.training.run import Run
+from turret.training.sampler_report.samplers import ReportRequest, SamplerReport
+from turret.training.sampler_report.shown import plot_report, report_table
 
 # The events of each set, and whether their order is that of the file.
 SETS = {"sasrec_ml-1m": ("interactions.parquet", False), "gowalla": ("train.parquet", True)}

@@ -10,10 +10,10 @@ __all__ = [
     "kinds",
     "manifest",
     "moments",
+    "object_stores",
     "prepared",
     "progress",
     "ranges",
-    "stores",
     "text",
     "vocabulary",
 ]

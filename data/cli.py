@@ -45,9 +45,9 @@ def fetch(
 
     Example: `turret data fetch movielens-1m --to var/data`
     """
+    from turret.data.object_stores import fetch_prepared, is_url
     from turret.data.reading.datasets import DATASETS
     from turret.data.reading.datasets import fetch as fetch_dataset
-    from turret.data.stores import fetch_prepared, is_url
 
     if is_url(name):
         print(f"{without_credentials(name)} is in {fetch_prepared(name, target)}")
@@ -131,10 +131,10 @@ def prepare(
     Example: `turret data prepare orders.csv --user customer --item sku --time ordered_at --on-bad drop`
     """
     from turret.data.configuration import load_configuration, parse_overrides
+    from turret.data.object_stores import new_prepared
     from turret.data.preparing.describe import describe as describe_folder
     from turret.data.preparing.prepare import prepare as prepare_events
     from turret.data.reading.schema import PrepareConfig
-    from turret.data.stores import new_prepared
 
     overrides = {"source": source, **given_settings(options), **parse_overrides(settings or [])}
     loaded = load_configuration(PrepareConfig, config, overrides)
@@ -166,8 +166,8 @@ def append(
 
     Example: `turret data append events.parquet --to var/prepared`
     """
+    from turret.data.object_stores import changed_prepared, is_url
     from turret.data.preparing.append import append as append_events
-    from turret.data.stores import changed_prepared, is_url
 
     place = source if is_url(source) else Path(source)
     with changed_prepared(target) as folder:

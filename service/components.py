@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from turret.service.catalog_search import CatalogSearch
 from turret.service.keys.keys import Keyring, admin_key
 from turret.service.observing.observation import Observation
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
@@ -16,7 +17,6 @@ from turret.service.overlay.item_writer import ItemWriter
 from turret.service.ranking.comparison import Comparison
 from turret.service.ranking.query import QueryReader
 from turret.service.ranking.recommender import Recommender, Shadow
-from turret.service.search.catalog import CatalogSearch
 from turret.service.settings import Settings
 from turret.service.stores.contract import Stores
 from turret.service.stores.guarded import Breaker

@@ -206,7 +206,7 @@ def samplers(
     Example: `turret report samplers --run var/run --negatives 16 --negatives 256`
     """
     set_up_process()
-    from turret.training.report.samplers import ReportRequest, report_samplers
+    from turret.training.sampler_report.samplers import ReportRequest, report_samplers
 
     request = ReportRequest(tuple(negatives)) if negatives else ReportRequest()
     report_samplers(run, data, request, output, as_json, show_all)

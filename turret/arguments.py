@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from turret.data.errors import DataError, TurretError, is_path, shown, system_errors_told
-from turret.data.stores import is_url
+from turret.data.object_stores import is_url
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

@@ -13,11 +13,11 @@ from turret.data.errors import DataError, MissingExtraError, SourceError, path_o
 from turret.data.events.dropped_rows import headline_of
 from turret.data.extras import EXTRA_OF, install_command
 from turret.data.files import scratch_folder
+from turret.data.object_stores import Place, is_url
 from turret.data.prepared import PreparedData
 from turret.data.preparing.append import append as append_events
 from turret.data.preparing.prepare import prepare as prepare_events
 from turret.data.reading.schema import PrepareConfig
-from turret.data.stores import Place, is_url
 
 _LOG = logging.getLogger("turret")
 StrPath = str | PathLike[str]

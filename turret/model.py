@@ -17,9 +17,9 @@ from turret.data.moments import FORMS, parse_moment
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.golden import load as load_bundle
 from turret.tower.catalog.filters import compile_filter
+from turret.tower.counted_kinds import CountedKinds, ReadHistory, read_history, refusal_of
 from turret.tower.errors import BundleError, EncodingError
 from turret.tower.format.listing import bundle_folder
-from turret.tower.kinds import CountedKinds, ReadHistory, read_history, refusal_of
 from turret.tower.repeats import Events, Slot
 from turret.tower.retrieval import Retriever
 from turret.tower.times import Times

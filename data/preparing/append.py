@@ -21,6 +21,7 @@ from turret.data.events.ids import as_keys
 from turret.data.histories.accounts import left_out_of, save_left_out
 from turret.data.histories.histories import Histories, build_histories
 from turret.data.manifest import BadRows, Manifest, Removed
+from turret.data.object_stores import Place, local_copies
 from turret.data.prepared import LOOSE, PreparedData
 from turret.data.preparing.prepare import (
     IngestedSource,
@@ -35,7 +36,6 @@ from turret.data.ranges import stable_order
 from turret.data.reading.open_source import entity_files, open_source
 from turret.data.reading.schema import ColumnSettings, PrepareConfig
 from turret.data.reading.tables import Source
-from turret.data.stores import Place, local_copies
 from turret.data.vocabulary import Vocabulary
 
 _NEW = np.int8(2)

@@ -54,6 +54,7 @@ from turret.data.manifest import (
     hash_all,
     hash_files,
 )
+from turret.data.object_stores import LocalCopies, local_copies
 from turret.data.preparing.catalogs import EntityTable, malformed_rows, read_entity_table, write_catalogs
 from turret.data.preparing.prepare_warnings import count_repeats, doubtful_rows, prepare_warnings
 from turret.data.progress import LOGGER, progress
@@ -61,7 +62,6 @@ from turret.data.reading.columns import KINDS, choose_columns
 from turret.data.reading.open_source import open_source
 from turret.data.reading.schema import PrepareConfig
 from turret.data.reading.tables import EXAMPLES, Source
-from turret.data.stores import LocalCopies, local_copies
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from turret.data.errors import ConfigurationError, SourceError
+from turret.data.object_stores import LocalCopies, Place
 from turret.data.reading.movielens import WANTED, is_movielens, open_movielens
 from turret.data.reading.queries import open_queries
 from turret.data.reading.readers import (
@@ -19,7 +20,6 @@ from turret.data.reading.readers import (
 )
 from turret.data.reading.schema import FileFormat, FilesSplit, PrepareConfig
 from turret.data.reading.tables import Source, Table
-from turret.data.stores import LocalCopies, Place
 
 EVENTS = ("events", "interactions", "ratings", "transactions", "orders", "purchases", "clicks", "views")
 ITEMS = ("items", "products", "movies", "articles", "videos")

@@ -23,9 +23,9 @@ from turret.service.stores.guarded import Breaker, Stored, read_histories
 from turret.service.versions.holder import LoadedModel
 from turret.service.versions.record import Rule, RuleSet
 from turret.tower.catalog.filters import Filter
+from turret.tower.counted_kinds import CountedKinds, refusal_of
 from turret.tower.errors import MOST_OTHERS
 from turret.tower.format.manifest import Manifest
-from turret.tower.kinds import CountedKinds, refusal_of
 from turret.tower.repeats import EVENTS, Bonus, Events, Rows
 from turret.tower.times import Times
 

@@ -14,8 +14,8 @@ from turret.data.errors import EmptyDataError
 from turret.data.histories.partition import time_cuts
 from turret.data.prepared import PARTS, PreparedData
 from turret.tower.config import ScoringConfig
+from turret.tower.counted_kinds import CountedKinds
 from turret.tower.format.manifest import ModelCard
-from turret.tower.kinds import CountedKinds
 
 Row = tuple[int, str, int]
 KINDS = ["view", "cart", "buy", "give"]

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from turret.data.configuration import load_configuration
 from turret.data.errors import SourceError
+from turret.data.object_stores import LocalCopies
 from turret.data.reading.open_source import open_source
 from turret.data.reading.readers import scan
 from turret.data.reading.schema import FormatSettings, PrepareConfig
 from turret.data.reading.tables import ROW, Source, Table
-from turret.data.stores import LocalCopies
 
 
 def _open_source(tmp_path: Path, **overrides: object) -> Source:

@@ -14,17 +14,17 @@ from typer.testing import CliRunner, Result
 from turret.data.cli import app
 from turret.data.errors import DataError, FetchError, MissingExtraError, SourceError
 from turret.data.manifest import MANIFEST
-from turret.data.prepared import PreparedData
-from turret.data.preparing.append import append
-from turret.data.preparing.prepare import prepare
-from turret.data.reading.schema import PrepareConfig
-from turret.data.stores import (
+from turret.data.object_stores import (
     Objects,
     changed_prepared,
     fetch_prepared,
     local_copies,
     new_prepared,
 )
+from turret.data.prepared import PreparedData
+from turret.data.preparing.append import append
+from turret.data.preparing.prepare import prepare
+from turret.data.reading.schema import PrepareConfig
 
 
 def write(url: str, content: str | bytes) -> str:

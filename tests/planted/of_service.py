@@ -318,7 +318,7 @@ def a_made_up_cursor_ranks_the_whole_catalog(original: Any, *given: Any, **named
     return seeing(original, PAGED=10**9)(*given, **named)
 
 
-@planted("service.search.catalog:_without_accents", "service/test_page.py")
+@planted("service.catalog_search:_without_accents", "service/test_page.py")
 def accents_are_sorted_before_they_are_dropped(original: Any, text: Any) -> Any:
     return original(unicodedata.normalize("NFKD", text))
 

@@ -127,14 +127,14 @@ def the_first_use_of_an_item_counts_as_its_last(original: Any, events: Any, *oth
     return original(events._replace(times=times), *others)
 
 
-@planted("tower.kinds:CountedKinds.count", "service/test_http_events.py")
+@planted("tower.counted_kinds:CountedKinds.count", "service/test_http_events.py")
 def an_item_that_was_consumed_for_some_days_never_comes_back(
     original: Any, self: Any, items: Any, kinds: Any, times: Any, asked: Any
 ) -> Any:
     return original(self, items, kinds, None if times is None else [asked] * len(times), asked)
 
 
-@planted("tower.kinds:CountedKinds.count", "tower/test_inference.py")
+@planted("tower.counted_kinds:CountedKinds.count", "tower/test_inference.py")
 def an_event_without_a_kind_has_the_first_one(original: Any, *given: Any) -> Any:
     counted = original(*given)
     return counted._replace(codes=np.maximum(counted.codes, 0))
@@ -145,7 +145,7 @@ def an_unknown_kind_is_weighed_as_the_first(original: Any, self: Any, vectors: A
     return original(self, vectors, kinds.clamp(min=0))
 
 
-@planted("tower.kinds:CountedKinds._kept", "data/test_histories.py")
+@planted("tower.counted_kinds:CountedKinds._kept", "data/test_histories.py")
 def the_service_reads_the_steps_of_a_visit_as_several_events(
     original: Any, self: Any, items: Any, codes: Any, times: Any, are_read: Any
 ) -> Any:

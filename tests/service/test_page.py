@@ -20,12 +20,7 @@ from tests.support.service_app import client_of
 from turret.data.errors import ColumnError
 from turret.data.prepared import PreparedData
 from turret.recommending import item_text
-from turret.service.errors import InvalidFieldError, ServiceError
-from turret.service.http.app import create_app
-from turret.service.http.routes.page import STATIC, admin_url
-from turret.service.overlay.fresh import ChangedFields, FreshItems, Sent
-from turret.service.overlay.persistent import GrowingArray, LayeredMap
-from turret.service.search.catalog import (
+from turret.service.catalog_search import (
     NO_GROUP,
     CatalogSearch,
     colouring,
@@ -35,6 +30,11 @@ from turret.service.search.catalog import (
     telling_field,
     title_of,
 )
+from turret.service.errors import InvalidFieldError, ServiceError
+from turret.service.http.app import create_app
+from turret.service.http.routes.page import STATIC, admin_url
+from turret.service.overlay.fresh import ChangedFields, FreshItems, Sent
+from turret.service.overlay.persistent import GrowingArray, LayeredMap
 from turret.service.settings import Settings, read_settings
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import BundleContents, publish

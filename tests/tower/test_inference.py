@@ -18,10 +18,10 @@ from turret.data.preparing.encoding import encode
 from turret.data.preparing.feature_readings import read_features
 from turret.data.reading.schema import FeatureColumns, FormatSettings
 from turret.tower.bundle.publish import BundleContents
+from turret.tower.counted_kinds import CountedKinds
 from turret.tower.errors import BundleError, EncodingError
 from turret.tower.inference.encoder import Encoder, ItemEncoder
 from turret.tower.inference.feature_inputs import FeatureInputs
-from turret.tower.kinds import CountedKinds
 from turret.tower.times import Times
 
 KINDS = {"view": Kind(role="signal"), "purchase": Kind()}

@@ -287,7 +287,7 @@ from dwarves import Even
 from turret.data.prepared import PreparedData
 from turret.training import Estimator, losses, samplers
 from turret.training.config.experiment import ExperimentConfig
-from turret.training.report.samplers import entries
+from turret.training.sampler_report.samplers import entries
 from turret.training.run import Run
 from turret.training.loop.train import train
 data = PreparedData.open(Path(DATA))

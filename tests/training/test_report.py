@@ -20,10 +20,10 @@ from turret.tower.config import ScoringConfig
 from turret.training.config.experiment import load_experiment
 from turret.training.errors import TrainingError
 from turret.training.randomness import stream
-from turret.training.report.measures import Queries, gradient_error
-from turret.training.report.samplers import ReportRequest, SamplerReport, entries, report_samplers
-from turret.training.report.shown import recommendation, report_table
 from turret.training.run import Run, remove_run
+from turret.training.sampler_report.measures import Queries, gradient_error
+from turret.training.sampler_report.samplers import ReportRequest, SamplerReport, entries, report_samplers
+from turret.training.sampler_report.shown import recommendation, report_table
 from turret.training.samplers.core.contract import Draw, drawn_from
 
 

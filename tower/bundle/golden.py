@@ -10,11 +10,11 @@ from pydantic import Field, ValidationError, model_validator
 
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.config import Settings
+from turret.tower.counted_kinds import CountedKinds, ReadHistory, read_history
 from turret.tower.errors import BundleError, EncodingError
 from turret.tower.format.listing import version_folder
 from turret.tower.format.manifest import GOLDEN
 from turret.tower.format.safe_open import read_regular
-from turret.tower.kinds import CountedKinds, ReadHistory, read_history
 from turret.tower.retrieval import Ranking, Retriever
 from turret.tower.times import Times
 

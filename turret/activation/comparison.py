@@ -14,7 +14,7 @@ from turret.activation.ranking import values_of_users
 from turret.data.errors import DataError, TurretError
 from turret.data.prepared import PreparedData
 from turret.tower.bundle.golden import load
-from turret.tower.kinds import CountedKinds
+from turret.tower.counted_kinds import CountedKinds
 from turret.tower.repeats import Slot
 from turret.tower.slots import SLOTS
 from turret.training.config.metric import AUC, METRICS, RANKING_METRIC

@@ -12,8 +12,8 @@ from turret.data.kinds import row_codes
 from turret.data.prepared import PreparedData
 from turret.data.progress import progress
 from turret.tower.bundle.bundle import Bundle
+from turret.tower.counted_kinds import CountedKinds
 from turret.tower.index.planner import Plan
-from turret.tower.kinds import CountedKinds
 from turret.tower.repeats import Bonus, Events, Slot
 from turret.tower.retrieval import Ranking, Retriever
 from turret.tower.slots import slot_metric

@@ -16,10 +16,10 @@ from turret.data.configuration import load_configuration
 from turret.data.errors import ConfigurationError, without_credentials
 from turret.data.files import scratch_folder
 from turret.data.kinds import negative_kinds, read_kinds
+from turret.data.object_stores import Place
 from turret.data.prepared import GivenNegatives, PreparedData
 from turret.data.progress import progress
 from turret.data.ranges import groups, ranges, stable_order
-from turret.data.stores import Place
 from turret.data.vocabulary import Id
 from turret.service.errors import HistoryDamagedError, HistoryUnavailableError, ServiceError
 from turret.service.settings import Settings

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import orjson
 from fastapi import APIRouter, Depends, Query, Response
 
+from turret.service.catalog_search import colouring, items_json, map_of, summarise
 from turret.service.components import Components
 from turret.service.error_responses import result_of
 from turret.service.errors import InvalidFieldError, RequestError
@@ -18,7 +19,6 @@ from turret.service.overlay.item_writer import ItemEdit, Written
 from turret.service.ranking.item_view import ItemView
 from turret.service.schemas.bodies import Line
 from turret.service.schemas.requests import ItemBody, ItemLine, ItemPatchBody, SimilarRequest
-from turret.service.search.catalog import colouring, items_json, map_of, summarise
 from turret.tower.bundle.bundle import Bundle
 
 QUERY_LENGTH, PAGE_LIMIT = 200, 100

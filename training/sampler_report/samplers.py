@@ -21,10 +21,10 @@ from turret.training.losses.sampled import sampled_softmax, sampled_softmax_corr
 from turret.training.objectives.sampled import DrawLossSettings, SampledObjective
 from turret.training.process import naming_lack_of_memory, pick_device
 from turret.training.randomness import stream
-from turret.training.report.measures import Queries, divergence, gradient_error, step_cost
-from turret.training.report.shown import plot_report, report_table
 from turret.training.run import SAMPLERS as REPORT
 from turret.training.run import SAMPLERS_PICTURE, Run, replace_json
+from turret.training.sampler_report.measures import Queries, divergence, gradient_error, step_cost
+from turret.training.sampler_report.shown import plot_report, report_table
 from turret.training.samplers.core.contract import Draw, DrawContext, Sampler, without_accidental_hits
 from turret.training.samplers.core.settings import BuildContext, SamplerSettings
 from turret.training.samplers.from_batch.in_batch import InBatchConfig, InBatchSampler
