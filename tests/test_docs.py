@@ -1,19 +1,23 @@
 """README.md, CONTRIBUTING.md and docs/*.md name existing things only, and all become a site."""
 
+import doctest
 import json
 import re
 import tomllib
 from collections.abc import Iterator
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import torch
 
 from deploy.site import navigation, within_site
 from tests.support.command_line import calls, check_call, commands
 from tests.support.places import ROOT
 from turret.data.errors import TurretError
 from turret.training.config.experiment import ExperimentConfig, load_experiment
+from turret.training.samplers.core.contract import drawn_with_replacement
 from turret.training.tuning.space import load_space
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -126,3 +130,15 @@ def test_a_link_of_the_site_leads_to_a_page_or_is_none() -> None:
     )
     expected = "[a](data.md#x) [b](start.md) c [d](#here) [e](https://x.org) !f"
     assert within_site(text, Path("/r/docs"), moved) == expected
+
+
+def test_the_examples_of_docstrings_hold() -> None:
+    """Each prints what it says."""
+    shared = {"torch": torch, "drawn_with_replacement": drawn_with_replacement}
+    packages = ("data", "tower", "training", "service")
+    paths = (path for package in packages for path in (ROOT / package).rglob("*.py"))
+    shown = [path.relative_to(ROOT) for path in paths if ">>> " in path.read_text("utf-8")]
+    modules = [import_module(".".join(("turret", *path.with_suffix("").parts))) for path in shown]
+    found = [doctest.testmod(module, extraglobs=shared) for module in modules]
+    assert sum(one.failed for one in found) == 0
+    assert sum(one.attempted for one in found) > 40

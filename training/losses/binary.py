@@ -29,6 +29,21 @@ def binary_cross_entropy(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
     """softplus(-s_y) + sum_j softplus(s_j): label 1 for the positive, 0 for each of the drawn.
 
     Uncorrected and with hits masked, it learns log(p_i / ((1 - p_i) K q_i)).
+
+    Args:
+        positive: float [B], the scores s_y of the positives.
+        drawn: float [B, K], the scores s_j of the candidates.
+        draw: the candidates, with l_j, the logs of their expected counts.
+
+    Returns:
+        float [B], the loss of each example.
+
+    Example, with two of ten items drawn evenly:
+
+        >>> ids, log_q, positives = torch.tensor([3, 7]), torch.full((10,), -2.3026), torch.tensor([5])
+        >>> draw = drawn_with_replacement(ids, log_q, positives)
+        >>> binary_cross_entropy(torch.tensor([2.0]), torch.tensor([[1.0, 0.0]]), draw)
+        tensor([2.1333])
     """
     return positive_against_others(positive, masked(drawn, draw))
 
@@ -40,7 +55,22 @@ def negative_sampling(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
     The optimum is s_i = log(p_i / q_i), a ranking by the lift over q; with hits masked it is about
     log(p_i / ((1 - p_i) q_i)).
 
+    Args:
+        positive: float [B], the scores s_y of the positives.
+        drawn: float [B, K], the scores s_j of the candidates.
+        draw: the candidates, with l_j, the logs of their expected counts.
+
+    Returns:
+        float [B], the loss of each example.
+
     Source: Mikolov et al. 2013; Botev et al. 2017, eq. 28.
+
+    Example, with two of ten items drawn evenly:
+
+        >>> ids, log_q, positives = torch.tensor([3, 7]), torch.full((10,), -2.3026), torch.tensor([5])
+        >>> draw = drawn_with_replacement(ids, log_q, positives)
+        >>> negative_sampling(torch.tensor([2.0]), torch.tensor([[1.0, 0.0]]), draw)
+        tensor([1.1301])
     """
     return softplus(-positive) + mean_of_valid(softplus(masked(drawn, draw)), draw)
 
@@ -62,7 +92,22 @@ def nce(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
     With hits valid, as both papers have it, the optimum is s_i = log p_i, and with K to infinity the gradient
     goes to that of the full softmax. With hits masked the optimum is the log odds log(p_i / (1 - p_i)).
 
+    Args:
+        positive: float [B], the scores s_y of the positives.
+        drawn: float [B, K], the scores s_j of the candidates.
+        draw: the candidates, with l_j, the logs of their expected counts.
+
+    Returns:
+        float [B], the loss of each example.
+
     Source: Gutmann & Hyvarinen 2010; Mnih & Teh 2012.
+
+    Example, with two of ten items drawn evenly:
+
+        >>> ids, log_q, positives = torch.tensor([3, 7]), torch.full((10,), -2.3026), torch.tensor([5])
+        >>> draw = drawn_with_replacement(ids, log_q, positives)
+        >>> nce(torch.tensor([2.0]), torch.tensor([[1.0, 0.0]]), draw)
+        tensor([4.4989])
     """
     others = masked(minus_log_count(drawn, draw), draw)
     return positive_against_others(positive - draw.positive_log_count, others)
@@ -84,10 +129,23 @@ def gbce(
     under uniform draws.
 
     Args:
+        positive: float [B], the scores s_y of the positives.
+        drawn: float [B, K], the scores s_j of the candidates.
+        draw: the candidates, with l_j, the logs of their expected counts.
         t: how much of the overconfidence is corrected, from 0 to 1.
         item_count: N.
 
+    Returns:
+        float [B], the loss of each example.
+
     Source: Petrov & Macdonald 2023 (gSASRec), which normalises by K + 1 as here.
+
+    Example, with two of ten items drawn evenly:
+
+        >>> ids, log_q, positives = torch.tensor([3, 7]), torch.full((10,), -2.3026), torch.tensor([5])
+        >>> draw = drawn_with_replacement(ids, log_q, positives)
+        >>> gbce(torch.tensor([2.0]), torch.tensor([[1.0, 0.0]]), draw, item_count=10)
+        tensor([0.6864])
     """
     count = valid_count(draw).to(positive.dtype)
     # A catalog of one item has no negatives, and then K is zero too.

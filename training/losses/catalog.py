@@ -105,6 +105,11 @@ def full_softmax(scores: Tensor, positives: Tensor) -> Tensor:
 
     Returns:
         [B], at least zero.
+
+    Example, with a catalog of three items:
+
+        >>> full_softmax(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
+        tensor([0.4076])
     """
     return cross_entropy(scores, positives, reduction="none")
 
@@ -124,6 +129,11 @@ def spherical_softmax(
         [B], at least zero.
 
     Source: Vincent et al. 2015; de Brebisson & Vincent 2016.
+
+    Example, with a catalog of three items:
+
+        >>> spherical_softmax(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
+        tensor([0.4700])
     """
     hidden = scores == -math.inf
     # The first fill keeps the square and its gradient finite; the second removes the weight.

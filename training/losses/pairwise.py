@@ -44,6 +44,9 @@ def ranking(
     candidate, log(exp s_y + (N - 1) exp s_j) - s_y. Not corrected for the sampler.
 
     Args:
+        positive: float [B], the scores s_y of the positives.
+        drawn: float [B, K], the scores s_j of the candidates.
+        draw: the candidates, with l_j, the logs of their expected counts.
         delta: by how much the positive should be ahead, in tempered scores; "complementary_sum" stands for
             log(N - 1).
         item_count: N, for "complementary_sum".
@@ -52,6 +55,13 @@ def ranking(
         [B], at least zero; zero where no candidate is valid.
 
     Source: Collobert & Weston 2008; Botev et al. 2017, eq. 25-27; Rendle et al. 2009 (BPR).
+
+    Example, with two of ten items drawn evenly:
+
+        >>> ids, log_q, positives = torch.tensor([3, 7]), torch.full((10,), -2.3026), torch.tensor([5])
+        >>> draw = drawn_with_replacement(ids, log_q, positives)
+        >>> ranking(torch.tensor([2.0]), torch.tensor([[1.0, 0.0]]), draw)
+        tensor([0.2201])
     """
     if delta == "complementary_sum":
         # A catalog of one item has no pairs, and any number does for it.
@@ -66,12 +76,22 @@ def ranking_hinge(
     """mean_j max(0, delta - s_y + s_j).
 
     Args:
+        positive: float [B], the scores s_y of the positives.
+        drawn: float [B, K], the scores s_j of the candidates.
+        draw: the candidates, with l_j, the logs of their expected counts.
         delta: by how much the positive should be ahead, in tempered scores.
 
     Returns:
         [B], at least zero; zero where no candidate is valid.
 
     Source: Botev et al. 2017, eq. 24; Collobert & Weston 2008.
+
+    Example, with two of ten items drawn evenly:
+
+        >>> ids, log_q, positives = torch.tensor([3, 7]), torch.full((10,), -2.3026), torch.tensor([5])
+        >>> draw = drawn_with_replacement(ids, log_q, positives)
+        >>> ranking_hinge(torch.tensor([2.0]), torch.tensor([[1.5, 0.0]]), draw)
+        tensor([0.2500])
     """
     return mean_of_valid(_behind(positive, drawn, draw, delta).relu(), draw)
 
@@ -88,10 +108,20 @@ def cosine_hinge(
     """mean_j max(0, margin - cos(h, w_y) + cos(h, w_j)): `ranking_hinge` on cosines.
 
     Args:
+        positive: float [B], the scores s_y of the positives.
+        drawn: float [B, K], the scores s_j of the candidates.
+        draw: the candidates, with l_j, the logs of their expected counts.
         margin: the intended difference of the cosines.
 
     Returns:
         [B], between 0 and margin + 2; zero where no candidate is valid.
+
+    Example, with two of ten items drawn evenly:
+
+        >>> ids, log_q, positives = torch.tensor([3, 7]), torch.full((10,), -2.3026), torch.tensor([5])
+        >>> draw = drawn_with_replacement(ids, log_q, positives)
+        >>> cosine_hinge(torch.tensor([0.8]), torch.tensor([[0.5, 0.7]]), draw)
+        tensor([0.3000])
     """
     return ranking_hinge(positive, drawn, draw, delta=margin)
 
@@ -103,12 +133,22 @@ def cosine_embedding(
     """1 - cos(h, w_y) + mean_j max(0, cos(h, w_j) - margin).
 
     Args:
+        positive: float [B], the scores s_y of the positives.
+        drawn: float [B, K], the scores s_j of the candidates.
+        draw: the candidates, with l_j, the logs of their expected counts.
         margin: the cosine below which a candidate has no loss.
 
     Returns:
         [B], between 0 and 3 - margin; the positive's part alone where no candidate is valid.
 
     Source: torch `CosineEmbeddingLoss`, for one positive and the mean of its negatives.
+
+    Example, with two of ten items drawn evenly:
+
+        >>> ids, log_q, positives = torch.tensor([3, 7]), torch.full((10,), -2.3026), torch.tensor([5])
+        >>> draw = drawn_with_replacement(ids, log_q, positives)
+        >>> cosine_embedding(torch.tensor([0.8]), torch.tensor([[0.5, 0.7]]), draw)
+        tensor([0.8000])
     """
     return 1.0 - positive + mean_of_valid((masked(drawn, draw) - margin).relu(), draw)
 

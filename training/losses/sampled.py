@@ -23,7 +23,22 @@ def sampled_softmax(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
     full softmax. Wrong with counts that are not those of the draw: a temperature applied afterwards or
     a floor under q bends the long tail.
 
+    Args:
+        positive: float [B], the scores s_y of the positives.
+        drawn: float [B, K], the scores s_j of the candidates.
+        draw: the candidates, with l_j, the logs of their expected counts.
+
+    Returns:
+        float [B], the loss of each example.
+
     Source: Blanc & Rendle 2018, eq. 2-3; Bengio & Senecal 2008; Botev et al. 2017, eq. 7-9 and 16-19.
+
+    Example, with two of ten items drawn evenly:
+
+        >>> ids, log_q, positives = torch.tensor([3, 7]), torch.full((10,), -2.3026), torch.tensor([5])
+        >>> draw = drawn_with_replacement(ids, log_q, positives)
+        >>> sampled_softmax(torch.tensor([2.0]), torch.tensor([[1.0, 0.0]]), draw)
+        tensor([1.2574])
     """
     others = masked(minus_log_count(drawn, draw), draw)
     return softplus(log_sum_exp(others) - positive)
@@ -41,7 +56,22 @@ def sampled_softmax_corrected(positive: Tensor, drawn: Tensor, draw: Draw) -> Te
 
     With hits removed, the gradient stays away from the full softmax's at any number of candidates.
 
+    Args:
+        positive: float [B], the scores s_y of the positives.
+        drawn: float [B, K], the scores s_j of the candidates.
+        draw: the candidates, with l_j, the logs of their expected counts.
+
+    Returns:
+        float [B], the loss of each example.
+
     Source: Yi et al. 2019, eq. 5; TensorFlow `sampled_softmax_loss`.
+
+    Example, with two of ten items drawn evenly:
+
+        >>> ids, log_q, positives = torch.tensor([3, 7]), torch.full((10,), -2.3026), torch.tensor([5])
+        >>> draw = drawn_with_replacement(ids, log_q, positives)
+        >>> sampled_softmax_corrected(torch.tensor([2.0]), torch.tensor([[1.0, 0.0]]), draw)
+        tensor([0.4076])
     """
     return sampled_softmax(positive - draw.positive_log_count, drawn, draw)
 
@@ -53,7 +83,22 @@ def subset_softmax(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
     With the uniform sampler, whose correction cancels, it is `sampled_softmax_corrected`. Even then log Z is
     too small by the mass outside the subset, so the loss can't be compared with the full softmax.
 
+    Args:
+        positive: float [B], the scores s_y of the positives.
+        drawn: float [B, K], the scores s_j of the candidates.
+        draw: the candidates, with l_j, the logs of their expected counts.
+
+    Returns:
+        float [B], the loss of each example.
+
     Source: Jean et al. 2015; compared in Botev et al. 2017, section 6.2.
+
+    Example, with two of ten items drawn evenly:
+
+        >>> ids, log_q, positives = torch.tensor([3, 7]), torch.full((10,), -2.3026), torch.tensor([5])
+        >>> draw = drawn_with_replacement(ids, log_q, positives)
+        >>> subset_softmax(torch.tensor([2.0]), torch.tensor([[1.0, 0.0]]), draw)
+        tensor([0.4076])
     """
     return softplus(log_sum_exp(masked(drawn, draw)) - positive)
 
@@ -66,7 +111,22 @@ def refined_logq(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
     is there with probability one. The gradient is that of `sampled_softmax` for any draw; the value is not,
     and has either sign. The positive must be masked in the draw.
 
+    Args:
+        positive: float [B], the scores s_y of the positives.
+        drawn: float [B, K], the scores s_j of the candidates.
+        draw: the candidates, with l_j, the logs of their expected counts.
+
+    Returns:
+        float [B], the loss of each example.
+
     Source: Khrylchenko et al. 2025 (arXiv 2507.09331).
+
+    Example, with two of ten items drawn evenly:
+
+        >>> ids, log_q, positives = torch.tensor([3, 7]), torch.full((10,), -2.3026), torch.tensor([5])
+        >>> draw = drawn_with_replacement(ids, log_q, positives)
+        >>> refined_logq(torch.tensor([2.0]), torch.tensor([[1.0, 0.0]]), draw)
+        tensor([0.6603])
     """
     log_odds = log_sum_exp(masked(minus_log_count(drawn, draw), draw)) - positive
     log_odds = log_odds.masked_fill(log_odds == -math.inf, 0.0)
@@ -80,7 +140,22 @@ def standard_importance(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
     The draw estimates all of Z, so a drawn positive has to count (the objective keeps it), and without it the
     loss falls without bound below zero.
 
+    Args:
+        positive: float [B], the scores s_y of the positives.
+        drawn: float [B, K], the scores s_j of the candidates.
+        draw: the candidates, with l_j, the logs of their expected counts.
+
+    Returns:
+        float [B], the loss of each example.
+
     Source: Botev et al. 2017, eq. 11-13; Bengio & Senecal 2008.
+
+    Example, with two of ten items drawn evenly:
+
+        >>> ids, log_q, positives = torch.tensor([3, 7]), torch.full((10,), -2.3026), torch.tensor([5])
+        >>> draw = drawn_with_replacement(ids, log_q, positives)
+        >>> standard_importance(torch.tensor([2.0]), torch.tensor([[1.0, 0.0]]), draw)
+        tensor([0.9227])
     """
     log_ratio = log_sum_exp(masked(minus_log_count(drawn, draw), draw)) - positive
     return log_ratio.masked_fill(log_ratio == -math.inf, 0.0)
@@ -98,7 +173,22 @@ def blackout(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
 
     exp(s)/q and exp(s - log(K q)) have the same shares, so the expected counts serve as they are.
 
+    Args:
+        positive: float [B], the scores s_y of the positives.
+        drawn: float [B, K], the scores s_j of the candidates.
+        draw: the candidates, with l_j, the logs of their expected counts.
+
+    Returns:
+        float [B], the loss of each example.
+
     Source: Ji et al. 2016; Botev et al. 2017, eq. 29-30.
+
+    Example, with two of ten items drawn evenly:
+
+        >>> ids, log_q, positives = torch.tensor([3, 7]), torch.full((10,), -2.3026), torch.tensor([5])
+        >>> draw = drawn_with_replacement(ids, log_q, positives)
+        >>> blackout(torch.tensor([2.0]), torch.tensor([[1.0, 0.0]]), draw)
+        tensor([0.7826])
     """
     others = masked(minus_log_count(drawn, draw), draw)
     corrected = torch.cat([(positive - draw.positive_log_count).unsqueeze(1), others], dim=1)
