@@ -2,9 +2,10 @@
 
 Protocol: four logs in which used items are ranked, three of them those of `benchmarks.repeats`, and a grocery
 of our own in which people buy their staples in periods. Each is prepared, `--experiment auto` chooses, and
-every candidate that it tries is trained whole, the picked one also without its refit. All are evaluated as
-`turret evaluate` does, on the test part: NDCG@10 of used targets among used items (`again`) and of the others
-among the others (`new`), with differences paired by user from the best rule in each half.
+every candidate that it tries is trained whole, the picked one also without its refit; rules are fitted on the
+same events. All are evaluated as `turret evaluate` does, on the test part: NDCG@10 of used targets among used
+items (`again`) and of the others among the others (`new`), with differences paired by user from the best rule
+in each half.
 
 `new_over_best_rule` and `again_over_best_rule` are the least of the logs' ratios of the picked towers to the
 best rule, the latter where a third of the targets had been used; `auto_over_best_candidate` is the least
@@ -35,7 +36,7 @@ from turret.training.config.experiment import with_settings
 from turret.training.evaluation.evaluation import TOWERS, evaluate_rankers
 from turret.training.evaluation.ranking import ScoresOf
 from turret.training.loop.train import train
-from turret.training.run import Run
+from turret.training.run import Run, with_validation
 
 HALVES = {
     "new": ("recent_popularity", "co_occurrence", "item_knn", "ease"),
@@ -109,7 +110,7 @@ def measured(options: Options, name: str) -> dict[str, Any]:
             train(trained, data, report=lambda _: None)
             rankers[ranker] = partial(trained.open_ranker, data, "test")
         for rule in sorted({rule for rules in HALVES.values() for rule in rules} & BASELINES.keys()):
-            rankers[rule] = partial(BASELINES[rule].fit, data, "test")
+            rankers[rule] = partial(BASELINES[rule].fit, with_validation(data), "test")
         report, _ = evaluate_rankers(rankers, data, "test", experiments[picked].evaluation)
     return {
         "events": len(data.event_items),

@@ -185,7 +185,7 @@ def contents(
         "reads_times": times,
         "reads_kinds": kinds is not None,
         "kinds": kinds or {},
-        "metrics": {"recall@10": 0.5},
+        "metrics": {"test": {"towers": {"ndcg@10": {"mean": 0.5}}}},
         "fingerprints": {"data": "d", "configuration": "c"},
     }
     return BundleContents(

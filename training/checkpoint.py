@@ -71,15 +71,9 @@ def load_checkpoint(path: Path) -> tuple[Progress, dict[str, dict[str, Tensor]]]
 
 def load_progress(path: Path) -> Progress:
     """Read the progress alone of a checkpoint. Raises TrainingError for any other file."""
-    with naming_damage(path, _AGAIN):
-        return Progress(**json.loads(load_metadata(path)["progress"]))
-
-
-def load_metadata(path: Path) -> dict[str, str]:
-    """Read the metadata of a file in the safetensors format. Raises TrainingError for any other file."""
     # For torch, the whole file would count as memory of the process.
     with naming_damage(path, _AGAIN, OSError, SafetensorError), safe_open(path, framework="numpy") as stored:
-        return stored.metadata() or {}
+        return Progress(**json.loads((stored.metadata() or {})["progress"]))
 
 
 def all_parameters(model: nn.Module, objective: nn.Module) -> dict[str, Tensor]:

@@ -117,6 +117,7 @@ def _train_one(begin: Callable[[], tuple[Run, PreparedData]], go: Callable[..., 
     best = f"best {metric} {with_slots(found, metric)}, " if found else ""
     epoch = progress.epoch if progress.best is None else progress.best_epoch
     note = "" if epoch else " (none was better than the bundle)"
+    note += ", before the refit" * run.is_refitted()
     print(f"{best}epoch {epoch}{note}; the run is in {run.folder}")
     print(f"next: `turret report run {quote(str(run.folder))}` writes a page about it")
 

@@ -2,8 +2,8 @@
 
 import json
 import shutil
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -23,7 +23,7 @@ from turret.tower.towers.alike import begin_alike
 from turret.tower.towers.model import TwoTowers
 from turret.tower.towers.query import QueryConfig
 from turret.training.baselines.registry import chosen_baselines
-from turret.training.checkpoint import Progress, load_metadata, load_parameters, load_progress
+from turret.training.checkpoint import Progress, load_parameters, load_progress
 from turret.training.config.experiment import ExperimentConfig, write_experiment
 from turret.training.distributed import World, process_count
 from turret.training.errors import TrainingError, naming_damage
@@ -36,13 +36,13 @@ from turret.training.records.environment import ENVIRONMENT, package_version
 from turret.training.records.history import HISTORY
 from turret.training.records.loggers import LOGGERS_FILE, TENSORBOARD, WANDB
 from turret.training.used_items import reads_sets
-from turret.training.verdict.verdict import verdict
+from turret.training.verdict.verdict import Finding, finding, verdict
 
 # The data and the experiment of commands that name none.
 DATA, EXPERIMENT = Path("var/prepared"), "youtubednn"
 RUN, MODEL, CHECKPOINT = "run.json", "model.safetensors", "checkpoint.safetensors"
-# The folder of a refit that has not ended, and the metadata of a model file that one has made.
-REFIT, REFITTED = "refit", {"trained_on": "train, validation"}
+# The folder of a refit that has not ended, and the model that it has made.
+REFIT, REFITTED = "refit", "refit.safetensors"
 METRICS, CHOSEN, REPEATS = "metrics.json", "experiment.toml", "repeats.json"
 PER_USER = {"validation": "users-validation.parquet", "test": "users-test.parquet"}
 SAMPLERS, SAMPLERS_PICTURE = "samplers.json", "samplers.png"
@@ -119,42 +119,43 @@ class Run:
             )
         return data
 
-    def open_model(self, data: PreparedData) -> TwoTowers:
-        """The trained towers for reading alone, mapped from their file.
+    def model_file(self, part: HistoryEnd = "end") -> Path:
+        """The file of the model that is served; for the validation part, of that not trained on it."""
+        refitted = self.folder / REFITTED
+        return refitted if refitted.is_file() and part != "validation" else self.folder / MODEL
+
+    def open_model(self, data: PreparedData, part: HistoryEnd = "end") -> TwoTowers:
+        """The trained towers for reading alone, mapped from their `model_file`.
 
         Raises TrainingError before the first evaluation of a run.
         """
-        if not (self.folder / MODEL).is_file():
+        path = self.model_file(part)
+        if not path.is_file():
             raise TrainingError(
                 f"{self.folder}: no model was saved yet; let `turret train` reach its first evaluation."
             )
         model = build_model(self.experiment, data, table_device="meta")
-        load_parameters(self.folder / MODEL, model)
+        load_parameters(path, model)
         return model.eval()
 
     def open_ranker(self, data: PreparedData, part: HistoryEnd, repeats: bool = True) -> ScoresOf:
-        """The model's scores as they are served: with the repeat term, if the run has one.
-
-        Raises TrainingError for the validation part of a model that was trained on it.
-        """
-        if part == "validation" and self.is_refitted():
-            raise TrainingError(
-                f"{self.folder}: the model was trained on the validation part too (training.refit = true), "
-                "so nothing there is new to it; evaluate the test part, or train with training.refit = false."
-            )
+        """The scores of the model of a part: with the repeat term, if the run has one."""
         scores: CatalogScores | None = None
         if not self.experiment.objective.loss.servable:
             objective = build_objective(self.experiment, data, torch.device("cpu"))
-            load_parameters(self.folder / MODEL, objective, is_objective=True)
+            load_parameters(self.model_file(part), objective, is_objective=True)
             scores = objective.eval().scores
-        scores_of = tower_scores(self.open_model(data), data, part, data.item_counts("train"), scores)
+        scores_of = tower_scores(self.open_model(data, part), data, part, data.item_counts("train"), scores)
         term = self.repeats() if repeats else None
         return scores_of if term is None else with_repeats(scores_of, term, data, part)
 
     def is_refitted(self) -> bool:
-        """Whether the model was trained on the validation part too."""
-        path = self.folder / MODEL
-        return path.is_file() and REFITTED.items() <= load_metadata(path).items()
+        """Whether the model that is served was trained on the validation part too."""
+        return (self.folder / REFITTED).is_file()
+
+    def lacks_refit(self) -> bool:
+        """Whether a refit was begun or is to follow."""
+        return (self.folder / REFIT).is_dir()
 
     def repeats(self) -> RepeatTerm | None:
         """The repeat term; None for a run without one."""
@@ -184,6 +185,8 @@ class Run:
     ) -> dict[str, Any]:
         """Evaluate the model on a part of its data beside baselines, store the results, return the report.
 
+        Baselines are fitted on what the model was trained on.
+
         Args:
             data: that of the run.
             part: the part with the targets.
@@ -194,17 +197,21 @@ class Run:
         """
         chosen, left_out = chosen_baselines(baselines, data, self.experiment.evaluation.exclude_seen)
         limits = {one.name: limit for one in chosen if (limit := one.limits(data))}
+        known = with_validation(data) if part == "test" and self.is_refitted() else data
         evaluated, per_user = evaluate_rankers(
             {
                 TOWERS: lambda: self.open_ranker(data, part),
-                **{one.name: partial(one.fit, data, part) for one in chosen},
+                **{one.name: partial(one.fit, known, part) for one in chosen},
             },
             data,
             part,
             self.experiment.evaluation,
         )
         report = {**evaluated, "baseline_limits": limits, "baselines_left_out": left_out}
-        report["verdict"] = verdict(report, self.experiment, data, self.progress(), self.choice)
+        report["verdict"] = [
+            *refit_findings(self),
+            *verdict(report, self.experiment, data, self.progress(), self.choice),
+        ]
         per_user.write(self.folder / PER_USER[part])
         self.save_metrics(part, report)
         return report
@@ -216,13 +223,13 @@ class Run:
 
     def save_metrics(self, part: str, report: dict[str, Any]) -> None:
         """Store the evaluation report of one part, with the hash of its model, for the bundle's manifest."""
-        model = {"sha256": hash_file(self.folder / MODEL).sha256, "state": self._model_state()}
+        model = {"sha256": hash_file(self.model_file()).sha256, "state": self._model_state()}
         stored = {"model": model, "reports": {**self.metrics(), part: report}}
         replace_json(self.folder / METRICS, stored)
 
     def metrics(self) -> dict[str, Any]:
         """The evaluation reports by part; empty if they are about an earlier model."""
-        path, file = self.folder / METRICS, self.folder / MODEL
+        path, file = self.folder / METRICS, self.model_file()
         if not (path.is_file() and file.is_file()):
             return {}
         with naming_damage(path, "delete it and evaluate again"):
@@ -234,7 +241,7 @@ class Run:
         return reports if is_same else {}
 
     def _model_state(self) -> list[int]:
-        status = (self.folder / MODEL).stat()
+        status = self.model_file().stat()
         return [status.st_size, status.st_mtime_ns, status.st_ino]
 
 
@@ -247,6 +254,24 @@ class StoredRepeats(Settings):
 
     term: RepeatTerm | None
     validation: dict[str, float]
+
+
+def with_validation(data: PreparedData) -> PreparedData:
+    """The data with its validation part in the training part."""
+    splits = data.splits.copy()
+    splits[:, 0] = splits[:, 1]
+    return replace(data, splits=splits)
+
+
+def refit_findings(run: Run) -> Iterator[Finding]:
+    """A refit that was interrupted."""
+    progress = run.progress()
+    if progress is not None and progress.finished and run.lacks_refit():
+        sentence = (
+            "The refit was interrupted, so this is the model of the first training; `turret train --resume` "
+            "continues it."
+        )
+        yield finding("unfinished", sentence, refit=True)
 
 
 def replace_json(path: Path, content: dict[str, Any]) -> str:
@@ -298,7 +323,7 @@ def remove_run(folder: Path) -> None:
     """Delete the files of a run, and no other files in its folder."""
     evaluated = (METRICS, *PER_USER.values(), SAMPLERS, SAMPLERS_PICTURE, REPORT_PAGE)
     records = (HISTORY, ENVIRONMENT, LOGGERS_FILE)
-    for name in (RUN, CHOSEN, MODEL, CHECKPOINT, REPEATS, *evaluated, *records):
+    for name in (RUN, CHOSEN, MODEL, REFITTED, CHECKPOINT, REPEATS, *evaluated, *records):
         (folder / name).unlink(missing_ok=True)
         remove_abandoned(folder / name)
     for name in (TENSORBOARD, WANDB, REFIT):

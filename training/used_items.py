@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from turret.data.kinds import Seen, left_out_for, read_kinds
+from turret.data.kinds import Seen, left_out_for, negative_kinds, read_kinds
 from turret.data.prepared import PreparedData
 from turret.tower.towers.user import SETS
 from turret.training.config.experiment import ExperimentConfig
@@ -35,9 +35,11 @@ def leaves_out_all(data: PreparedData, seen: Seen) -> bool:
 
 
 def consuming_kinds(data: PreparedData, seen: Seen) -> list[str]:
-    """The kinds whose items are left out, for ever or for some days."""
-    spans = kind_spans(data, seen)[:-1]
-    return [name for name, span in zip(read_kinds(data.manifest.kinds), spans, strict=True) if span]
+    """The kinds whose items are left out, for ever or for some days: those of histories, and negatives."""
+    kinds = data.manifest.kinds
+    names = [*read_kinds(kinds), *negative_kinds(kinds)]
+    spans = left_out_for(kinds, seen, names)[:-1]
+    return [name for name, span in zip(names, spans, strict=True) if span]
 
 
 def wants_repeats(experiment: ExperimentConfig, data: PreparedData) -> bool:

@@ -6,7 +6,9 @@ from turret.tower.slots import with_slots
 
 # Twice the accepted loss of --not-worse-than: figures of other users, without an interval, differ by more.
 MOST_LOSS = 0.2
-_PARTS, _METRIC, _MODEL = ("test", "validation"), "ndcg@10", "model.safetensors"
+_PARTS, _METRIC = ("test", "validation"), "ndcg@10"
+# With a refit, the same weights for warm starts may stand beside the vectors of another model.
+_OF_MODEL = ("model.safetensors", "item_vectors.npy")
 _REMEDY = (
     "`turret activate --not-worse-than live` compares both on the same events; activate it with force if "
     "that is intended"
@@ -22,7 +24,7 @@ def compare_recorded(new: Manifest, live: Manifest | None) -> str:
     never = f"version {new.version} was never evaluated; `turret evaluate` its run, and export it again"
     if live is None:
         return "there is no other version to compare it with" if _figures(new) else never
-    if live.files.get(_MODEL) == new.files.get(_MODEL):
+    if all(live.files.get(name) == new.files.get(name) for name in _OF_MODEL):
         return f"it has the same model as version {live.version}"
     if not _figures(new):
         raise BundleError(f"{never}. {_REMEDY}")

@@ -46,7 +46,7 @@ def test_the_live_version_is_described(client: TestClient) -> None:
     answer = client.get("/v1/version").json()
     assert (answer["version"], answer["item_count"], answer["dimension"]) == ("v1", 60, 8)
     assert answer["scoring"] == {"kind": "cosine", "temperature": 0.5, "absolute": False, "item_bias": False}
-    assert answer["metrics"] == {"recall@10": 0.5}
+    assert answer["metrics"] == {"test": {"towers": {"ndcg@10": {"mean": 0.5}}}}
     assert answer["recall"] == [{"k": 10, "selectivity": 1.0, "recall": 1.0}]
     assert answer["index"] == {"kind": "flat", "is_exact": True}
 
@@ -96,7 +96,7 @@ def test_another_model_that_was_never_evaluated_needs_force_or_a_comparison(
     fresh_client: TestClient, versions: Path
 ) -> None:
     for version, accepted in (("v3", "force"), ("v4", "compared")):
-        publish(versions, replace(contents(version), model=version.encode()))
+        publish(versions, replace(contents(version, metrics={}), model=version.encode()))
         words = message(activate(fresh_client, version), 409)
         assert f"version {version} was never evaluated" in words
         assert "with force" in words  # by which the page offers it

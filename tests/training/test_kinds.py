@@ -355,9 +355,10 @@ def test_what_is_consumed_and_can_not_be_hit_is_told(served: Trained, tmp_path: 
     report = served.run.evaluate(served.data, "test")
     (finding,) = (one for one in report["verdict"] if one["kind"] == "repeats")
     masked, targets = report["relevant_masked"], report["relevant_items"]
-    assert finding["figures"] == {"kinds": ["rent", "buy"], "targets_masked": masked, "targets": targets}
+    kinds = ["rent", "buy", "back"]
+    assert finding["figures"] == {"kinds": kinds, "targets_masked": masked, "targets": targets}
     assert (
-        f"{masked} of {targets} targets can't be hit, as events of the kinds rent and buy"
+        f"{masked} of {targets} targets can't be hit, as events of the kinds rent, buy and back"
         in finding["sentence"]
     )
     ranked = {**report, "relevant_masked": 1}

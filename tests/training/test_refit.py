@@ -1,5 +1,6 @@
 """A model that is trained again on the validation part: what it is, where there is none, and kills in it."""
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,11 +17,13 @@ from safetensors.torch import load_file
 from tests.training.conftest import trained
 from turret.data.prepared import PreparedData
 from turret.training import commands
+from turret.training.baselines.registry import BASELINES
 from turret.training.comparison.compare import is_finished
 from turret.training.config.experiment import ExperimentConfig, write_experiment
-from turret.training.errors import TrainingError
+from turret.training.evaluation.evaluation import TOWERS, EvaluatedPart, evaluate_rankers
+from turret.training.export.export import export, export_warnings
 from turret.training.loop.train import train
-from turret.training.run import MODEL, REFIT, Run
+from turret.training.run import MODEL, REFIT, REFITTED, Run
 
 STREAMING = {"loss": "sampled_softmax_corrected", "sampler": {"kind": "in_batch", "frequencies": "streaming"}}
 
@@ -31,7 +34,7 @@ def experiment(**training: object) -> ExperimentConfig:
 
 
 def same_model(one: Run, other: Run) -> bool:
-    models = [load_file(run.folder / MODEL) for run in (one, other)]
+    models = [load_file(run.model_file()) for run in (one, other)]
     return all(torch.equal(models[1][name], tensor) for name, tensor in models[0].items())
 
 
@@ -89,15 +92,66 @@ def test_a_refit_is_the_training_of_both_parts(shop: PreparedData, tmp_path: Pat
     assert not (run.folder / REFIT).exists()
     splits = shop.splits.copy()
     splits[:, 0] = splits[:, 1]
+    both = replace(shop, splits=splits)
     direct, _ = trained(
-        tmp_path / "direct",
-        replace(shop, splits=splits),
-        experiment(**{**settings, "epochs": epochs, "refit": False}),
+        tmp_path / "direct", both, experiment(**{**settings, "epochs": epochs, "refit": False})
     )
     assert same_model(run, direct)
-    assert run.evaluate(shop, "test")["users"] > 0
-    with pytest.raises(TrainingError, match=r"trained on the validation part too .* evaluate the test part"):
-        run.evaluate(shop, "validation")
+
+
+@pytest.fixture(scope="module")
+def refitted(shop: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run with a refit. Nobody may write to it."""
+    return trained(tmp_path_factory.mktemp("refitted") / "run", shop, experiment(epochs=1))[0]
+
+
+@pytest.mark.parametrize("part", ["validation", "test"])
+def test_a_part_is_new_to_the_model_that_is_evaluated_on_it(
+    part: EvaluatedPart, shop: PreparedData, refitted: Run, tmp_path: Path
+) -> None:
+    """And baselines are fitted on what the model was trained on."""
+    run = replace(refitted, folder=Path(shutil.copytree(refitted.folder, tmp_path / "run")))
+    splits = shop.splits.copy()
+    splits[:, 0] = splits[:, 0 if part == "validation" else 1]
+    known = replace(shop, splits=splits)
+    model = load_file(run.folder / (MODEL if part == "validation" else REFITTED))
+    opened = run.open_model(shop, part).state_dict()
+    assert all(torch.equal(opened[name], model[name]) for name in opened)
+    rankers = {
+        TOWERS: lambda: run.open_ranker(shop, part),
+        "ease": lambda: BASELINES["ease"].fit(known, part),
+    }
+    expected, _ = evaluate_rankers(rankers, shop, part, run.experiment.evaluation)
+    found = run.evaluate(shop, part, ["ease"])
+    assert [found[name]["ndcg@10"] for name in rankers] == [expected[name]["ndcg@10"] for name in rankers]
+
+
+def test_a_bundle_serves_the_refit_and_warm_starts_begin_before_it(
+    shop: PreparedData, refitted: Run, tmp_path: Path
+) -> None:
+    """Else the validation of a warm start would be of events that its parent was trained on."""
+    bundle = export(refitted, shop, tmp_path / "bundles", "v1")
+    first, second = (load_file(refitted.folder / name) for name in (MODEL, REFITTED))
+    weights = load_file(bundle / "model.safetensors")
+    assert all(torch.equal(weights[name], first[name]) for name in weights)
+    served = refitted.open_model(shop)
+    assert torch.equal(served.state_dict()["item.table.weight"], second["item.table.weight"])
+    with torch.no_grad():
+        vectors = served.item_vectors(torch.arange(len(shop.item_ids))).numpy()
+    np.testing.assert_array_equal(np.load(bundle / "item_vectors.npy")[: len(vectors)], vectors)
+
+
+def test_an_interrupted_refit_is_told(shop: PreparedData, refitted: Run, tmp_path: Path) -> None:
+    """In the verdict, and at the export."""
+    run = replace(refitted, folder=Path(shutil.copytree(refitted.folder, tmp_path / "run")))
+    (run.folder / REFITTED).unlink()
+    (run.folder / REFIT).mkdir()
+    assert not is_finished(run)
+    first = run.evaluate(shop, "test")["verdict"][0]
+    assert (first["kind"], first["figures"]) == ("unfinished", {"refit": True})
+    assert first["sentence"] in [*export_warnings(run, shop)]
+    train(run, shop, resume=True, report=lambda _: None)
+    assert same_model(run, refitted)
 
 
 @pytest.mark.parametrize("without", ["setting", "validation part", "test part", "leave to end"])
@@ -113,6 +167,9 @@ def test_there_is_no_refit(without: str, shop: PreparedData, tmp_path: Path) -> 
     run, said = Run(tmp_path / "run", settings, shop.folder, shop.fingerprint), list[str]()
     observe = (lambda epoch, value: False) if without == "leave to end" else None
     train(run, data, report=said.append, observe=observe)
-    assert not any("Refit" in line for line in said)
+    assert not any(line.startswith("Refit") for line in said)
+    told = [line for line in said if line.startswith("There is no refit")]
+    assert len(told) == ("part" in without)
+    assert all(f"has no {without}" in line for line in told)
     assert not run.is_refitted()
     assert is_finished(run)

@@ -112,12 +112,13 @@ def test_a_plain_activation_needs_force_for_a_version_unknown_or_far_below_the_l
 
 
 def test_a_version_without_a_metric_goes_live_where_it_replaces_no_other_model(
-    tmp_path: Path, publish_taste: PublishTaste
+    tmp_path: Path, tastes: PreparedData
 ) -> None:
     """The first one of a folder, and the live model with another index; the report of the gate says so."""
-    publish_taste("first")
-    publish_taste("same")
     bundles = tmp_path / "bundles"
+    for version in ("first", "same"):
+        made = taste_contents(version, tastes)
+        publish(bundles, replace(made, card=made.card.model_copy(update={"metrics": {}})))
 
     def said(version: str) -> str:
         activate_version(version, bundles, None)

@@ -161,7 +161,7 @@ def test_the_table_of_versions_marks_the_current_one_and_the_broken_ones(
     (bundles / "v3" / "manifest.json").unlink()
     print_versions(bundles, as_json=False)
     rows = {row[1]: row for row in cells(capsys.readouterr().out)}
-    assert (rows["v1"][0], *rows["v1"][3:]) == ("*", "", "60", "not evaluated", "current", "")
+    assert (rows["v1"][0], *rows["v1"][3:]) == ("*", "", "60", "0.5000", "current", "")
     assert (rows["v2"][0], *rows["v2"][3:]) == ("", UNTIL[:16], "60", "0.1235", "", "")
     assert rows["v3"][:6] == ["", "v3", "", "", "", "not evaluated"]
     print_versions(bundles, as_json=True)

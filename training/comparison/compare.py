@@ -18,7 +18,7 @@ from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import TOWERS, EvaluatedPart, differences, summarise
 from turret.training.evaluation.metrics import NEW, USED, Values, difference_interval
 from turret.training.evaluation.per_user import load_per_user
-from turret.training.run import MODEL, PER_USER, REFIT, RUN, Run
+from turret.training.run import MODEL, PER_USER, RUN, Run
 from turret.training.verdict.verdict import best_baseline_finding, main_metric, told_findings
 
 _MOST, _LIMIT = 1000, 2**32
@@ -59,7 +59,7 @@ def begun_seeds(folder: Path) -> list[int]:
 def is_finished(run: Run) -> bool:
     """Whether the training of a run has ended, and its refit."""
     progress, has_model = run.progress(), (run.folder / MODEL).is_file()
-    return progress is not None and progress.finished and has_model and not (run.folder / REFIT).is_dir()
+    return progress is not None and progress.finished and has_model and not run.lacks_refit()
 
 
 def open_runs(folder: Path) -> list[Run]:

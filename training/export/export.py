@@ -33,7 +33,7 @@ from turret.training.evaluation.top_rows import top_rows
 from turret.training.export.item_map import project_items
 from turret.training.export.onnx_form import ServedItemTower, item_tower_onnx, user_tower_onnx
 from turret.training.randomness import stream
-from turret.training.run import Run
+from turret.training.run import Run, refit_findings
 from turret.training.verdict.verdict import best_baseline_finding
 
 RECORDED_QUERIES, RECORDED_ITEMS = 64, 16
@@ -92,7 +92,8 @@ def _contents(run: Run, data: PreparedData, version: str, work: Path) -> BundleC
         ids = [*vocabulary.ids(range(len(vocabulary))), *cold.ids]
         vocabulary = Vocabulary(ids)  # type: ignore[arg-type]
     popularity = np.concatenate([data.item_counts("train"), np.zeros(len(cold.ids), dtype=np.int64)])
-    save_tensors(work / "model.safetensors", model.state_dict())
+    # For warm starts, which validate on events of the validation part again: not trained on it.
+    save_tensors(work / "model.safetensors", run.open_model(data, "validation").state_dict())
     term = run.repeats()
     queries = [
         _recorded(data, model, user, vocabulary.ids(rows), scores)
@@ -259,6 +260,7 @@ def export_warnings(run: Run, data: PreparedData) -> Iterator[str]:
         yield f"This model was never evaluated; `turret evaluate {run.folder}` compares it with baselines."
     elif (best := best_baseline_finding(report)) and best["figures"]["result"] == "worse":
         yield f"On the {report['part']} part a baseline beats this model. {best['sentence']}"
+    yield from (one["sentence"] for one in refit_findings(run))
     progress = run.progress()
     if run.origin and progress and progress.best is not None and progress.best_epoch == 0:
         yield (

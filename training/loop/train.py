@@ -18,7 +18,6 @@ from turret.training.loop.trainer import Observe, Report, Trainer, drawn_users
 from turret.training.records.loggers import DEFAULT, check_loggers, stored_loggers
 from turret.training.run import (
     CHECKPOINT,
-    MODEL,
     REFIT,
     REFITTED,
     REPEATS,
@@ -28,6 +27,7 @@ from turret.training.run import (
     check_same_run,
     remove_run,
     replace_json,
+    with_validation,
 )
 from turret.training.used_items import wants_repeats
 from turret.training.warm_start import ParentBundle, warm_start_weights
@@ -66,14 +66,13 @@ def train(
         loggers = loggers or tuple(stored_loggers(run.folder))
         trainer.resume()
     else:
-        _begin(trainer, has_refit=observe is None and _wants_refit(run, trainer.users, data))
+        _begin(trainer, has_refit=observe is None and _has_refit(trainer))
     progress, users, report = trainer.train(loggers or DEFAULT), trainer.users, trainer.report
     del trainer  # its tables and their moments
-    if not world.agreed(run.is_refitted()):
-        if world.leads and wants_repeats(run.experiment, data):
-            _add_repeats(run, data, users, report)
-        if world.agreed((run.folder / REFIT).is_dir()):
-            _refit(run, data, progress.best_epoch, report, world)
+    if world.leads and wants_repeats(run.experiment, data):
+        _add_repeats(run, data, users, report)
+    if world.agreed(run.lacks_refit()) and not world.agreed(run.is_refitted()):
+        _refit(run, data, progress.best_epoch, report, world)
     if world.leads:
         shutil.rmtree(run.folder / REFIT, ignore_errors=True)
         return replace(progress, best=run.best().get(run.experiment.training.metric))
@@ -104,27 +103,31 @@ def _warm_start(trainer: Trainer) -> str:
     return f"Warm start from {origin}: {transfer}"
 
 
-def _wants_refit(run: Run, users: Relevant | None, data: PreparedData) -> bool:
-    """Whether the setting asks for a refit, validation can tell its epochs, and a test part measures it."""
-    starts, ends = data.bounds("test")
-    has_test = bool((data.first_targets(starts, ends) < ends).any())
-    return run.experiment.training.refit and users is not None and has_test
+def _has_refit(trainer: Trainer) -> bool:
+    """Whether a refit is asked for, and there are parts that tell its epochs and measure it; else said."""
+    if not trainer.settings.refit:
+        return False
+    starts, ends = trainer.data.bounds("test")
+    has_test = bool((trainer.data.first_targets(starts, ends) < ends).any())
+    if trainer.users is None or not has_test:
+        part = "test" if trainer.users is not None else "validation"
+        trainer.report(f"There is no refit (training.refit = true), as the data has no {part} part.")
+        return False
+    return True
 
 
 def _refit(run: Run, data: PreparedData, epochs: int, report: Report, world: World) -> None:
-    """Train anew on the training and validation parts for the epochs that validation chose; keep that model.
+    """Train anew on the training and validation parts for the epochs that validation chose.
 
-    It is a run in a folder of its own until it has ended, and resumed as one. Without an epoch that was
-    better than its parent bundle, the run keeps that.
+    It is a run in a folder of its own until it has ended, and resumed as one. There is none where no epoch
+    was better than the parent bundle.
     """
     if not epochs:
         return
     experiment = with_settings(run.experiment, {"training.epochs": epochs})
     again = replace(run, folder=run.folder / REFIT, experiment=experiment)
-    splits = data.splits.copy()
-    splits[:, 0] = splits[:, 1]
     is_begun = world.agreed((again.folder / CHECKPOINT).is_file())
-    trainer = Trainer(again, replace(data, splits=splits), report, world=world)
+    trainer = Trainer(again, with_validation(data), report, world=world)
     trainer.report(
         f"Refit on the training and validation parts, for {counted(epochs, 'epoch')}, as the best model had."
     )
@@ -134,7 +137,7 @@ def _refit(run: Run, data: PreparedData, epochs: int, report: Report, world: Wor
         _warm_start(trainer)
     trainer.train(())
     if world.leads:
-        save_tensors(run.folder / MODEL, trainer.best, REFITTED)
+        save_tensors(run.folder / REFITTED, trainer.best)
 
 
 def train_trial(run: Run, data: PreparedData) -> tuple[Progress, dict[str, Values]]:

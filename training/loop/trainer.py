@@ -310,6 +310,6 @@ class Trainer:
         except (KeyError, ValueError, RuntimeError) as error:
             raise TrainingError(f"{path}: it belongs to another model ({error}); train again.") from None
         self.best, self.progress = groups["best"], progress
-        if self.best and self.world.leads and not progress.finished:
+        if self.best and self.world.leads:
             save_tensors(self.run.folder / MODEL, self.best)
         self.report(f"Resuming at step {progress.step}.")

@@ -92,13 +92,13 @@ def verdict(
 
 
 def told_findings(report: dict[str, Any], metric: str) -> list[Finding]:
-    """The findings about baselines, of all items and of each slot; a slot below one comes first."""
+    """The findings about baselines, of all items and of each slot; those that are worse come first."""
     compared = comparison_findings(report, metric)
     if not any(one["kind"] == "baseline" for one in compared):
         return compared
     slots = list(slot_findings(report, metric))
-    worse = [one for one in slots if one["figures"]["result"] == "worse"]
-    return [*worse, *compared, *(one for one in slots if one not in worse)]
+    worse = [one for one in (*slots, *compared) if one["figures"].get("result") == "worse"]
+    return [*worse, *(one for one in (*compared, *slots) if one not in worse)]
 
 
 def comparison_findings(report: dict[str, Any], metric: str) -> list[Finding]:
