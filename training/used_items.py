@@ -13,6 +13,9 @@ from turret.training.config.experiment import ExperimentConfig
 from turret.training.errors import TrainingError
 
 _USERS_A_BLOCK = 65536
+_DAY = 86_400_000  # in the milliseconds of times
+# Older targets have the weight of this many half-lives, so that no batch is without any.
+_MOST_HALVES = 20.0
 
 
 def kind_spans(data: PreparedData, seen: Seen) -> NDArray[np.float64]:
@@ -67,23 +70,32 @@ class Targets:
     which are most of the events of a shop, with the weight `training.signal_weight`.
 
     `chosen` is bool [E]; None for all events. `first_uses` [E] are those of each user and item that a tower
-    of sets reads (`reads_sets`), else None.
+    of sets reads (`reads_sets`), else None. `half_life` is the time in days in which weights halve, back from
+    the newest event of the training part; 0 for equal ones.
     """
 
     data: PreparedData
     chosen: NDArray[np.bool_] | None
     signal_weight: float = 0.0
     first_uses: NDArray[np.bool_] | None = None
+    half_life: float = 0.0
 
     @classmethod
     def of(cls, experiment: ExperimentConfig, data: PreparedData) -> "Targets":
         """Those of a run of this experiment."""
         chosen = None if data.kinds is None else data.are_targets(slice(None))
+        half_life = experiment.training.half_life
+        if half_life and data.manifest.time.kind != "timestamp":
+            raise TrainingError(
+                f"training.half_life = {half_life:g} needs times, and {data.folder} has only an order "
+                f"({data.manifest.time.kind}); prepare the data with a column of times, or set it to 0."
+            )
         if not wants_repeats(experiment, data):
-            return cls(data, chosen)
+            return cls(data, chosen, half_life=half_life)
         first, weight = first_uses(data), experiment.training.signal_weight
         of_sets = first if reads_sets(experiment, data) else None
-        return cls(data, first if chosen is None or weight else first & chosen, weight, of_sets)
+        chosen = first if chosen is None or weight else first & chosen
+        return cls(data, chosen, weight, of_sets, half_life)
 
     @cached_property
     def _items_before(self) -> NDArray[np.int64]:
@@ -106,7 +118,15 @@ class Targets:
         weights = np.ones(len(positions), dtype=np.float32) if own is None else own[positions]
         if self.data.kinds is not None and self.signal_weight:
             weights = np.where(self.data.are_targets(positions), weights, self.signal_weight * weights)
-        return weights
+        if self.half_life:
+            days = (self._newest - self.data.times[positions]) / _DAY
+            weights = weights * np.exp2(-np.minimum(days / self.half_life, _MOST_HALVES))
+        return weights.astype(np.float32, copy=False)
+
+    @cached_property
+    def _newest(self) -> float:
+        starts, ends = (np.asarray(bound) for bound in self.data.bounds("train"))
+        return float(self.data.times[ends[ends > starts] - 1].max())
 
 
 def first_uses(data: PreparedData) -> NDArray[np.bool_]:

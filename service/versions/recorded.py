@@ -2,7 +2,7 @@
 
 from turret.tower.errors import BundleError
 from turret.tower.format.manifest import Manifest
-from turret.tower.slots import with_slots
+from turret.tower.slots import SLOTS, with_slots
 
 # Twice the accepted loss of --not-worse-than: figures of other users, without an interval, differ by more.
 MOST_LOSS = 0.2
@@ -19,7 +19,8 @@ def compare_recorded(new: Manifest, live: Manifest | None) -> str:
     """Compare the metric that `turret evaluate` left in a bundle with that of the live version.
 
     Returns a sentence about the figures, or the reason that there are none to compare. Raises BundleError for
-    a version that was never evaluated or whose metric is below the live one's by more than a fifth.
+    a version that was never evaluated or whose metric is below the live one's by more than a fifth, or in a
+    half of the answers even the upper end of its interval.
     """
     never = f"version {new.version} was never evaluated; `turret evaluate` its run, and export it again"
     if live is None:
@@ -42,19 +43,29 @@ def compare_recorded(new: Manifest, live: Manifest | None) -> str:
         f"recorded {name[1]} is {shown} against {other} of version {live.version}, each on the {name[0]} "
         f"part of {data}"
     )
-    if ours[name] < (1 - MOST_LOSS) * others[name]:
+    part, metric = name
+    of_halves = _figures(new, "high")
+    halves = [(part, f"{slot} {metric}") for slot in SLOTS]
+    worse = [half for half in halves if half in others and of_halves.get(half, 1) < _least(others[half])]
+    if worse or ours[name] < _least(others[name]):
+        of = "" if ours[name] < _least(others[name]) else f" in {worse[0][1]}"
         raise BundleError(
-            f"version {new.version} may be worse: its {figures}, which is below it by more than "
+            f"version {new.version} may be worse: its {figures}, which is below it{of} by more than "
             f"{MOST_LOSS:.0%}. {_REMEDY}"
         )
     return f"its {figures}"
 
 
-def _figures(manifest: Manifest) -> dict[tuple[str, str], float]:
-    """The means of the model's metrics by part and name, those of the test part first."""
+def _least(other: float) -> float:
+    """The least that a version needs beside another one's metric."""
+    return (1 - MOST_LOSS) * other
+
+
+def _figures(manifest: Manifest, of: str = "mean") -> dict[tuple[str, str], float]:
+    """The model's metrics by part and name, those of the test part first: means, or ends of intervals."""
     return {
-        (part, name): figure["mean"]
+        (part, name): figure[of]
         for part in _PARTS
         for name, figure in manifest.metrics.get(part, {}).get("towers", {}).items()
-        if isinstance(figure, dict) and "mean" in figure
+        if isinstance(figure, dict) and of in figure
     }

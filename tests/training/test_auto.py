@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.training.conftest import with_events
+from tests.training.conftest import prepared, with_events
 from turret.data.prepared import PreparedData
 from turret.training.auto import choice as module
 from turret.training.auto.candidates import Facts, candidates, facts_of
@@ -18,6 +18,8 @@ from turret.training.auto.choice import (
     choose,
     data_reasons,
     pick_reasons,
+    recency_reason,
+    rule_values,
     run_trials,
     seconds_left,
     trial_reason,
@@ -333,6 +335,28 @@ def picked(*tried: Tried, rules: Mapping[str, dict[str, Values]] = RULES) -> Pic
 
 def one(again: float, new: float, serves_new: bool = False, seconds: float = 10.0) -> Tried:
     return Tried(of_users(again, new), serves_new, seconds)
+
+
+def test_targets_weigh_by_their_age_where_what_is_popular_changes(
+    loyal: PreparedData, tmp_path: Path
+) -> None:
+    """By a half-life as long as the newest tenth of the events."""
+    rows = [
+        {"user": f"u{user}", "item": f"i{day // 5}-{(user + day) % 3}", "time": 1_700_000_000 + 86_400 * day}
+        for user in range(60)
+        for day in range(user % 5, 20)
+    ]
+    reasons = []
+    for data in (prepared(tmp_path, rows), loyal):
+        experiment = next(iter(candidates(facts_of(data), {})[0].values()))
+        reasons.append(recency_reason(rule_values(data, experiment), data, experiment.training.metric))
+    changing, steady = reasons
+    assert steady is None
+    assert changing is not None
+    assert 1 <= changing["figures"]["half_life"] <= 3
+    assert "so targets weigh half as much every" in changing["sentence"]
+    made, _ = candidates(replace(facts_of(loyal), half_life=2.5), {})
+    assert {one.training.half_life for one in made.values()} == {2.5}
 
 
 def test_a_candidate_below_a_rule_in_a_slot_is_not_chosen_if_another_is_not() -> None:

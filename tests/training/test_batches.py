@@ -364,3 +364,17 @@ def test_what_is_no_time_is_refused(tmp_path: Path, handmade: PreparedData, sinc
         first_events(log(tmp_path, day), since)
     with pytest.raises(TrainingError, match=r"training\.since = .* needs times, .* \(--time\)"):
         first_events(handmade, since)
+
+
+def test_the_weight_of_a_target_halves_with_its_age(loyal: PreparedData, handmade: PreparedData) -> None:
+    """Back from the newest event of the training part; the oldest ones keep a little of it."""
+    starts, ends = (np.asarray(bound) for bound in loyal.bounds("train"))
+    positions = np.concatenate([np.arange(start, end) for start, end in zip(starts, ends, strict=True)])
+    ages = (loyal.times[positions].max() - loyal.times[positions]) / 86_400_000
+    for half_life in (3.0, 0.25):
+        experiment = load_experiment("ids", [f"training.half_life={half_life}"])
+        weights = Targets.of(experiment, loyal).weights(positions)
+        assert weights.dtype == np.float32
+        np.testing.assert_allclose(weights, np.maximum(0.5 ** (ages / half_life), 2.0**-20), rtol=1e-5)
+    with pytest.raises(TrainingError, match=r"half_life = 0.25 needs times, and .* has only an order"):
+        Targets.of(experiment, handmade)

@@ -17,7 +17,7 @@ from turret.activation.comparison import Comparison, UnclearError, WorseError
 from turret.activation.held_out import HeldOut, held_out
 from turret.activation.live import activate_version
 from turret.activation.ranking import values_of_users
-from turret.data.errors import DataError
+from turret.data.errors import DataError, TurretError
 from turret.data.prepared import PreparedData
 from turret.service.versions.gate import read_report
 from turret.tower.bundle.bundle import Bundle
@@ -109,6 +109,22 @@ def test_a_plain_activation_needs_force_for_a_version_unknown_or_far_below_the_l
         assert "--not-worse-than live" in done.stderr
         assert plainly("new", "--force").exit_code == 0
         assert current(tmp_path / "bundles") == "new"
+
+
+def test_a_version_that_is_far_below_in_one_half_of_the_answers_needs_force(
+    tmp_path: Path, tastes: PreparedData
+) -> None:
+    """Even by the upper end of its interval, as few users may have such targets."""
+    for version, high in (("live", 0.2), ("unclear", 0.11), ("bad", 0.09)):
+        new = {"mean": 0.125 if version == "live" else 0.05, "high": high}
+        towers = {"ndcg@10": {"mean": 0.36}, "new ndcg@10": new}
+        made = taste_contents(version, tastes)
+        card = made.card.model_copy(update={"metrics": {"test": {"towers": towers}}})
+        publish(tmp_path / "bundles", replace(made, card=card, model=version.encode()))
+    activate_version("unclear", tmp_path / "bundles", None)
+    activate_version("live", tmp_path / "bundles", None)
+    with pytest.raises(TurretError, match=r"below it in new ndcg@10 by more than 20%"):
+        activate_version("bad", tmp_path / "bundles", None)
 
 
 def test_a_version_without_a_metric_goes_live_where_it_replaces_no_other_model(

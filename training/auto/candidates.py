@@ -65,6 +65,7 @@ class Facts:
         repeat_share: the share of the training events that repeat an item of an earlier visit of their user.
         ranks_repeats: whether used items are ranked: there are many repeats, or kinds that don't consume.
         kinds: the number of kinds of events in histories.
+        half_life: `training.half_life`, where what is popular changes.
         has_validation: whether some user has an event in the validation part.
         has_negatives: whether events have labels or given negatives.
     """
@@ -81,6 +82,7 @@ class Facts:
     has_validation: bool
     has_negatives: bool
     kinds: int = 0
+    half_life: float = 0.0
 
     @property
     def exclude_seen(self) -> Seen:
@@ -179,6 +181,7 @@ def _training(facts: Facts, base: ExperimentConfig) -> Settings:
         "training.patience": max(PATIENCE, epochs // PATIENCE_SHARE),
         "training.metric": "ndcg@10",
         "training.refit": True,
+        "training.half_life": facts.half_life,
         "evaluation.exclude_seen": facts.exclude_seen,
     }
 

@@ -5,10 +5,11 @@ the same number of epochs or seconds, towers that learn slowly and end higher wo
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from time import monotonic
 from typing import Any
 
+import numpy as np
 import torch
 
 from turret.data.errors import ConfigurationError
@@ -16,7 +17,7 @@ from turret.data.files import scratch_folder
 from turret.data.prepared import PreparedData
 from turret.data.progress import counted, progress
 from turret.tower.errors import TowerError
-from turret.tower.slots import with_slots
+from turret.tower.slots import slot_metric, with_slots
 from turret.training.auto.candidates import (
     MOST_ENCODED,
     MOST_SCORED,
@@ -28,11 +29,11 @@ from turret.training.auto.candidates import (
     telling_categories,
 )
 from turret.training.auto.picking import Below, Pick, Tried, pick
-from turret.training.baselines.registry import ALL, BASELINES, chosen_baselines
+from turret.training.baselines.registry import ALL, BASELINES, chosen_baselines, newest_tenth
 from turret.training.config.experiment import ExperimentConfig, load_experiment, with_settings
 from turret.training.errors import DivergenceError, TrainingError
-from turret.training.evaluation.evaluation import means_of, slot_sets, values_of
-from turret.training.evaluation.metrics import Values
+from turret.training.evaluation.evaluation import means_of, slot_sets, summarise, values_of
+from turret.training.evaluation.metrics import LEAST_USERS, Values, difference_interval
 from turret.training.loop.train import train_trial
 from turret.training.loop.trainer import Trainer, validation_users
 from turret.training.run import Run
@@ -46,6 +47,7 @@ SHARE = 0.5
 # seconds: a busy machine can make any short step long.
 TIMES, SECONDS = 3.0, 60.0
 TIMED_STEPS = 10
+_DAY = 86_400_000  # in the milliseconds of times
 
 _ORDERS = {
     "order": ("predicts the next item", "transformers are tried"),
@@ -93,6 +95,10 @@ def choose(
         add(reason)
     if (hindrance := obstacle(facts, len(experiments))) is not None:
         return experiments[first], without_trials(first, hindrance)
+    rules = rule_values(data, experiments[first])
+    if (recency := recency_reason(rules, data, metric)) is not None:
+        add(recency)
+        experiments, _ = candidates(replace(facts, half_life=recency["figures"]["half_life"]), values)
     tried: dict[str, Tried] = {}
     for trial, found in run_trials(experiments, data, report):
         trials.append(trial)
@@ -106,10 +112,35 @@ def choose(
         return experiments[left[0]], without_trials(left[0], "it alone is left")
     if not tried:
         raise TrainingError(f"{data.folder}: --experiment auto: every trial failed: {trials[0]['failure']}")
-    picked = pick(tried, rule_values(data, experiments[first]), metric)
+    picked = pick(tried, rules, metric)
     for reason in pick_reasons(picked, {name: means_of(one.values) for name, one in tried.items()}, metric):
         add(reason)
     return experiments[picked.name], {"picked": picked.name, "reasons": reasons, "trials": trials}
+
+
+def recency_reason(
+    rules: Mapping[str, Mapping[str, Values]], data: PreparedData, metric: str
+) -> Finding | None:
+    """The weights that follow, where recent popularity ranks better than that of the whole training part."""
+    if "recent_popularity" not in rules:
+        return None
+    recent, whole = rules["recent_popularity"], rules["popularity"]
+    name = slot_metric("new", metric)
+    name = name if name in recent else metric
+    difference, days = recent[name] - whole[name], newest_tenth(data)[1] / _DAY
+    if np.count_nonzero(~np.isnan(difference)) < LEAST_USERS or not days:
+        return None
+    found = summarise({name: difference}, difference_interval)[name]
+    if found["low"] <= 0:
+        return None
+    values = {"recent": means_of(recent)[name], "whole": means_of(whole)[name]}
+    half_life = float(f"{days:.3g}")
+    sentence = (
+        f"What is popular changes: the newest tenth of the training part ranks by a validation {name} of "
+        f"{values['recent']:.4f}, the whole by {values['whole']:.4f}, so targets weigh half as much every "
+        f"{half_life:g} days (training.half_life)."
+    )
+    return finding("recency", sentence, half_life=half_life, metric=name, **values)
 
 
 def _serves_new(experiment: ExperimentConfig) -> bool:

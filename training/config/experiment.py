@@ -84,6 +84,7 @@ class TrainingConfig(Settings):
     since: EventTime = None
     repeats: bool = True
     signal_weight: Share = 1.0
+    half_life: Annotated[float, Field(ge=0.0, le=1e6)] = 0.0
     refit: bool = False
 
 

@@ -260,6 +260,9 @@ def export_warnings(run: Run, data: PreparedData) -> Iterator[str]:
         yield f"This model was never evaluated; `turret evaluate {run.folder}` compares it with baselines."
     elif (best := best_baseline_finding(report)) and best["figures"]["result"] == "worse":
         yield f"On the {report['part']} part a baseline beats this model. {best['sentence']}"
+    for one in (report or {}).get("verdict", ()):
+        if one["kind"] == "slot" and one["figures"]["result"] == "worse":
+            yield f"A baseline beats this model in one half of the answers. {one['sentence']}"
     yield from (one["sentence"] for one in refit_findings(run))
     progress = run.progress()
     if run.origin and progress and progress.best is not None and progress.best_epoch == 0:
