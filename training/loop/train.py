@@ -32,6 +32,10 @@ from turret.training.run import (
 from turret.training.used_items import wants_repeats
 from turret.training.warm_start import ParentBundle, warm_start_weights
 
+# Runs with fewer steps report it. Adam's first steps are as long as the learning rate, however small the
+# gradients of a trained model are; randomly initialised vectors need more steps.
+FEW_WARM_STEPS, FEW_STEPS = 20, 100
+
 
 def train(
     run: Run,
@@ -81,7 +85,7 @@ def train(
 
 def _begin(trainer: Trainer, has_refit: bool) -> None:
     """Make the folder of a new run, with one for its refit, and load the weights that it starts from."""
-    run = trainer.run
+    run, settings, batches = trainer.run, trainer.settings, trainer.batches
     start = _warm_start(trainer)
     if trainer.world.leads:
         remove_run(run.folder)
@@ -92,6 +96,12 @@ def _begin(trainer: Trainer, has_refit: bool) -> None:
         trainer.report_first(start)
     elif getattr(run.experiment.tower.user, "start", "") == "alike":
         trainer.report_first("The towers begin alike.")
+    planned = settings.epochs * batches.steps_per_epoch
+    if planned < (FEW_WARM_STEPS if run.origin else FEW_STEPS):
+        trainer.report(
+            f"The run has only {planned} steps: training.batch_size = {settings.batch_size} is large for "
+            f"{batches.example_count:,} examples; a smaller one may give a better model."
+        )
 
 
 def _warm_start(trainer: Trainer) -> str:

@@ -61,9 +61,6 @@ def drawn_users(data: PreparedData, settings: TrainingConfig) -> Relevant:
 
 
 Report = Callable[[str], None]
-# Runs with fewer steps report it. Adam's first steps are as long as the learning rate, however small the
-# gradients of a trained model are; randomly initialised vectors need more steps.
-FEW_WARM_STEPS, FEW_STEPS = 20, 100
 # Called after each evaluation with epoch and value; True ends the run.
 Observe = Callable[[int, float], bool]
 
@@ -136,12 +133,6 @@ class Trainer:
         state, settings = self.progress, named_settings(self.run.experiment)
         folder = self.run.folder if self.world.leads else None
         recorder = Recorder(folder, settings, state, list(dict.fromkeys(loggers)), self.report)
-        planned = self.settings.epochs * self.batches.steps_per_epoch
-        if state.step == 0 and planned < (FEW_WARM_STEPS if self.run.origin else FEW_STEPS):
-            self.report(
-                f"The run has only {planned} steps: training.batch_size = {self.settings.batch_size} is "
-                f"large for {self.batches.example_count:,} examples; a smaller one may give a better model."
-            )
         try:
             if state.step == 0 and state.validated:
                 recorder.record({f"validation/{self.metric}": state.validated[0][1]})
