@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from turret.data.features.texts import QUERY, grams
-from turret.data.kinds import read_kinds
+from turret.data.kinds import read_kinds, target_codes
 from turret.service.ranking.item_view import ItemView
 from turret.service.ranking.query import ResolvedQuery
 from turret.service.ranking.searching import scores_by_towers, scores_of
@@ -64,19 +64,23 @@ def _matched(view: ItemView, query: str, rows: Sequence[int]) -> Iterator[list[s
 
 
 def _uses(view: ItemView, uses: Events, row: int) -> dict[str, Any] | None:
-    """How often the history has an item, by kinds too, the mean days between, and since; None if never."""
+    """How often the history has an item, by kinds too, the mean days between, and since; None if never.
+
+    The days are those of target kinds, where the item has some.
+    """
     at = np.flatnonzero(uses.rows == row)
     if not len(at):
         return None
     names, codes = read_kinds(view.bundle.manifest.kinds), np.full(len(at), -1)
     codes = codes if uses.kinds is None else uses.kinds[at]
     counts = {name: int(np.count_nonzero(codes == code)) for code, name in enumerate(names)}
-    every = last = None
+    kinds = {name: count for name, count in counts.items() if count}
+    takes = np.isin(codes, target_codes(view.bundle.manifest.kinds))
+    at, every, last = at[takes] if takes.any() else at, None, None
     if uses.times is not None and uses.asked is not None:
         *gaps, since = np.diff([*uses.times[at], uses.asked[0]]) / _DAY
         every, last = round(float(np.mean(gaps)), 3) if gaps else None, max(0.0, round(float(since), 3))
-    kinds = {name: count for name, count in counts.items() if count}
-    return {"times": len(at), "kinds": kinds, "every_days": every, "last_days_ago": last}
+    return {"times": len(codes), "kinds": kinds, "every_days": every, "last_days_ago": last}
 
 
 def _parts(view: ItemView, query: ResolvedQuery, row: int) -> dict[str, float | bool]:

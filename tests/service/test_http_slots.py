@@ -258,6 +258,15 @@ def test_an_explanation_has_the_facts_of_a_used_item(client: TestClient) -> None
     }
     for item, uses in expected.items():
         assert explained[item]["uses"] == uses
+    place = len(LOG) - 2  # in front of the visit that goes on
+    items, times = list(HISTORY["history"]), list(HISTORY["history_times"])
+    items.insert(place, {"item": 101, "kind": "view"})
+    times.insert(place, NOW - DAY)
+    viewed = {**HISTORY, "history": items, "history_times": times}
+    shown = recommended(client, **viewed, among="all", k=60, explain=True)["explanation"]["items"]
+    (uses,) = (one["uses"] for one in shown if one["id"] == 101)
+    # The period is that of purchases.
+    assert uses == {**expected[101], "times": 4, "kinds": {"purchase": 3, "view": 1}}
     for one in answer["items"]:
         parts = explained[one["id"]]["score_parts"]
         assert ("repeat" in parts) == ("towers" in parts) == (one["id"] in AGAIN)

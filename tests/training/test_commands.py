@@ -215,7 +215,8 @@ def test_a_half_in_which_a_baseline_beat_all_trials_is_told_first(
     train(None, None, run.folder, [], resume=True)
     _, first, best, _ = capsys.readouterr().out.splitlines()
     assert first == f"Below EASE. The trained model has {run.best()['ndcg@10']:.4f}."
-    assert best.startswith(f"best ndcg@10 {run.best()['ndcg@10']:.4f}, epoch 1, before the refit; the run is in ")
+    figure = f"{run.best()['ndcg@10']:.4f}"
+    assert best.startswith(f"best ndcg@10 {figure}, epoch 1, before the refit; the run is in ")
 
 
 def test_a_chosen_run_is_resumed_without_another_choice(

@@ -147,9 +147,10 @@ def compare(
         A JSON-ready report: for each run its metrics over the common users, `difference` to the first run
         (`{mean, low, high}`, 95 % intervals, paired by user), cost and size, and `baseline`, the
         finding of its evaluation about the best baseline; `slices` with `metrics` and `difference` of each
-        run; and `settings`, the values of the settings that differ, in the order of the runs, None for a
-        setting that a run lacks. Of several seeds, each user's figures, the cost and the size are means,
-        `seeds` lists them, and `deviation` has the standard deviation of each metric over seeds.
+        run; `slots`, the share of the targets in each half of an answer; and `settings`, the values of the
+        settings that differ, in the order of the runs, None for a setting that a run lacks. Of several seeds,
+        each user's figures, the cost and the size are means, `seeds` lists them, and `deviation` has the
+        standard deviation of each metric over seeds.
 
     Raises:
         TrainingError: a run is not evaluated on `part`, they share no user, or not all those of `slices`;
@@ -181,6 +182,7 @@ def compare(
             name: {"users": int(members.sum()), "runs": _measured(values, members)}
             for name, members in slices.items()
         },
+        "slots": every[0].metrics()[part].get("slots", {}),
         "settings": {name: column for name, column in columns.items() if column != column[:1] * len(column)},
     }
 

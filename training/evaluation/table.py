@@ -118,11 +118,15 @@ def _slots(report: Report) -> str:
         for ranker in (TOWERS, *report["differences"])
     ]
     columns = [column for name in names for column in (name, "towers minus it")]
-    shares = ", ".join(
+    return text_table(("ranker", *columns), rows, "used items (again) and others (new)", _shares(report))
+
+
+def _shares(report: Report) -> str:
+    """How many of the targets, and of the users, are in each half of an answer."""
+    return ", ".join(
         f"{slot}: {own['share']:.0%} of the targets, {own['users']:,} users"
         for slot, own in report["slots"].items()
     )
-    return text_table(("ranker", *columns), rows, "used items (again) and others (new)", shares)
 
 
 def _slices(report: Report) -> str:
@@ -188,7 +192,7 @@ def comparison_table(report: Report, metric: str) -> str:
     if slots:
         in_slots = [(name, *(_with_difference(run, name) for run in runs.values())) for name in slots]
         title = "used items (again) and others (new), and the difference from 1"
-        parts.append(text_table(("slot", *runs), in_slots, title))
+        parts.append(text_table(("slot", *runs), in_slots, title, _shares(report)))
     if report["slices"]:
         slices = [
             (name, f"{group['users']:,}", *(_with_difference(run, metric) for run in group["runs"]))
