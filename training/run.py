@@ -121,8 +121,7 @@ class Run:
 
     def model_file(self, part: HistoryEnd = "end") -> Path:
         """The file of the model that is served; for the validation part, of that not trained on it."""
-        refitted = self.folder / REFITTED
-        return refitted if refitted.is_file() and part != "validation" else self.folder / MODEL
+        return self.folder / (REFITTED if self.is_refitted() and part != "validation" else MODEL)
 
     def open_model(self, data: PreparedData, part: HistoryEnd = "end") -> TwoTowers:
         """The trained towers for reading alone, mapped from their `model_file`.
@@ -185,7 +184,7 @@ class Run:
     ) -> dict[str, Any]:
         """Evaluate the model on a part of its data beside baselines, store the results, return the report.
 
-        Baselines are fitted on what the model was trained on.
+        Baselines are fitted on the same events as the model.
 
         Args:
             data: that of the run.

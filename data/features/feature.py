@@ -19,8 +19,8 @@ from turret.data.features.texts import LIST_SEPARATOR, grams, levels, list_of, n
 
 GROUP = "turret.feature_kinds"
 Form = Literal["code", "codes", "number", "vector"]
-"""What a tower reads of a feature: int64 [B] of one code, int64 [B, M] of codes, float32 [B] of a number, or
-float32 [B, width] of a vector. Code 0 and NaN in a vector are no value."""
+"""The input of a tower for a feature: int64 [B] of one code, int64 [B, M] of codes, float32 [B] of a number,
+or float32 [B, width] of a vector. Code 0 and NaN in a vector are no value."""
 Reading = Literal["values", "texts", "lists", "numbers", "vectors"]
 """The values of a column: printed values (true and false in lower case), texts as they are, lists of texts,
 floats (dates are days since 1970), or ready vectors."""
@@ -29,7 +29,7 @@ Code = int | list[int] | float | NDArray[np.float32]
 
 
 class Feature(BaseModel, frozen=True, extra="forbid"):
-    """One feature: its kind, and what the kind needs to encode raw values.
+    """One feature: its kind, and the parameters by which the kind encodes raw values.
 
     - `values` have the codes 1, 2, ...; 0 is no value, or an unknown one.
     - `mean` and `deviation` standardise numbers.
@@ -60,7 +60,7 @@ class Feature(BaseModel, frozen=True, extra="forbid"):
 
     @property
     def form(self) -> Form:
-        """What a tower reads."""
+        """The input of a tower."""
         return self.of.form
 
     @property
@@ -90,7 +90,7 @@ class Feature(BaseModel, frozen=True, extra="forbid"):
         return self.of.fits(self)
 
     def invalid(self, raw: object, fits: str = "") -> DataError:
-        """The error for a value that it doesn't take, or for a part that is not what `fits`."""
+        """The error for a value that it doesn't take, or for a part of one; `fits` describes a valid part."""
         shown = f"{str(raw)[:80]!r}..." if len(str(raw)) > 80 else repr(raw)
         return DataError(
             f"feature {self.name!r} can't be {shown}: give {fits or self.fits}, or null if unknown"
@@ -103,10 +103,10 @@ class FeatureKind:
     Attributes:
         name: of the kind, as in `--item-category`.
         reading: the values of its columns.
-        form: what a tower reads.
-        noun: what the size of a feature counts, for people.
-        is_content: whether it says what a thing is about, as texts and ready vectors do: towers may begin
-            alike with it, and a query whose content is known needs no history.
+        form: the input of a tower.
+        noun: the name of the things that the size of a feature counts.
+        is_content: whether it describes the content of an item, as texts and ready vectors do: towers may
+            begin alike with it, and a query whose content is known needs no history.
     """
 
     name: ClassVar[str]
@@ -252,7 +252,7 @@ class TextKind(_Parts):
         return grams(text, words)
 
     def fit(self, name: str, raw: Sequence[Any], shared: tuple[str, ...] | None) -> Feature:
-        """The trigrams of the texts, or what all texts share."""
+        """The trigrams of the texts, or the grams that all texts share."""
         if shared is None:
             return super().fit(name, raw, shared)
         return Feature(name=name, kind=self.name, values=tuple(sorted(shared)), words=True)

@@ -46,9 +46,10 @@ def compare_recorded(new: Manifest, live: Manifest | None) -> str:
     part, metric = name
     of_halves = _figures(new, "high")
     halves = [(part, f"{slot} {metric}") for slot in SLOTS]
-    worse = [half for half in halves if half in others and of_halves.get(half, 1) < _least(others[half])]
-    if worse or ours[name] < _least(others[name]):
-        of = "" if ours[name] < _least(others[name]) else f" in {worse[0][1]}"
+    below = [name] * (ours[name] < _least(others[name]))
+    below += [half for half in halves if half in others and of_halves.get(half, 1) < _least(others[half])]
+    if below:
+        of = "" if below[0] == name else f" in {below[0][1]}"
         raise BundleError(
             f"version {new.version} may be worse: its {figures}, which is below it{of} by more than "
             f"{MOST_LOSS:.0%}. {_REMEDY}"

@@ -1,3 +1,3 @@
-"""Trainings: the loop of steps, its optimiser, and what follows the loop."""
+"""Trainings: the loop of steps, its optimiser, the repeat term and the refit."""
 
 __all__ = ["optimiser", "train", "trainer"]

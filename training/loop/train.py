@@ -105,7 +105,7 @@ def _begin(trainer: Trainer, has_refit: bool) -> None:
 
 
 def _warm_start(trainer: Trainer) -> str:
-    """Load the weights of the run's parent bundle, and say what they are; empty without one."""
+    """Load the weights of the run's parent bundle, and describe them; empty without one."""
     origin = trainer.run.origin
     if origin is None:
         return ""
