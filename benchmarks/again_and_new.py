@@ -17,6 +17,7 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -100,8 +101,11 @@ def measured(options: Options, name: str) -> dict[str, Any]:
         if options.quick:
             values["training.epochs"] = 1
         _, choice = choose(data, values, partial(print, file=sys.stderr))
-        experiments, _ = candidates(facts_of(data), values)
-        picked = choice["picked"]
+        facts, picked = facts_of(data), choice["picked"]
+        for reason in choice["reasons"]:
+            if reason["kind"] == "recency":
+                facts = replace(facts, half_life=reason["figures"]["half_life"])
+        experiments, _ = candidates(facts, values)
         tried = [trial["candidate"] for trial in choice["trials"] if trial["values"]] or [picked]
         once = with_settings(experiments[picked], {"training.refit": False})
         others = {name: experiments[name] for name in tried if name != picked}
