@@ -56,12 +56,12 @@ def messy(data: Path, work: Path) -> dict[str, Any]:
     }
 
 
-def news(data: Path, work: Path) -> dict[str, Any]:
-    """The clicks of a share of the users."""
+def news(data: Path, work: Path, share: int = USERS_SHARE) -> dict[str, Any]:
+    """The clicks of one in `share` users."""
     clicks = pl.read_parquet(
         data / "globo" / "clicks.parquet", columns=["user_id", "item_id", "timestamp_ms"]
     )
-    clicks.filter(pl.col("user_id") % USERS_SHARE == 0).write_parquet(work / "events.parquet")
+    clicks.filter(pl.col("user_id") % share == 0).write_parquet(work / "events.parquet")
     return {"source": work / "events.parquet"}
 
 

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from itertools import accumulate, chain, islice, pairwise
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 from unicodedata import combining, normalize
@@ -81,15 +81,6 @@ class Vocabulary:
             except TypeError:  # None: an unknown id
                 pass
         return find_rows(self.row, ids)
-
-    def known_rows_of_each(self, lists: Sequence[Sequence[Id]]) -> list[tuple[NDArray[np.int32], list[Id]]]:
-        """Return `known_rows` of each list; lists of known ids are looked up together, which is faster."""
-        together = list(chain.from_iterable(lists))
-        rows, unknown = self.known_rows(together)
-        if unknown:
-            return [self.known_rows(ids) for ids in lists]
-        ends = list(accumulate(map(len, lists)))
-        return [(rows[start:end], []) for start, end in pairwise([0, *ends])]
 
     def id(self, row: int) -> Id:
         """Return the id at `row`. Raises IndexError for a row outside 0 .. len - 1 (there is no row -1)."""

@@ -1,3 +1,12 @@
 """A bundle behind HTTP."""
 
-__all__ = ["calls", "catalog_search", "cli", "components", "error_responses", "errors", "settings"]
+__all__ = [
+    "calls",
+    "catalog_search",
+    "cli",
+    "components",
+    "error_responses",
+    "errors",
+    "request_record",
+    "settings",
+]

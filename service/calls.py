@@ -1,12 +1,12 @@
-"""The calls of the service: scope, lane and name of each. A request is matched once, here; its route follows.
+"""The calls of the service: scope, lane and name of each. A request is matched once; its route follows.
 
 The key check, the admission, the metrics and the routing use that one match, so they can't differ in what a
 path means. A path matches as a whole; what is not listed is closed.
 """
 
 import re
-from collections.abc import Mapping, MutableMapping
-from typing import Any, Literal, NamedTuple
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
 
 Scope = Literal["read", "write", "rules", "admin"]
 # Requests of one lane keep each other out only, and probes nobody: see `http.admission`. Calls of one lane
@@ -61,21 +61,14 @@ CALLS: Mapping[tuple[str, str], Call] = {
     **_calls(None, "open", "/", "/docs", "/openapi.json", "/page/{path}", methods="GET HEAD"),
     **_calls(None, "open", "/page/settings.json"),
 }
+# Those whose paths have no parameters.
+EXACT: Mapping[tuple[str, str], Call] = {key: call for key, call in CALLS.items() if "{" not in key[1]}
 _FIRST = {name: call for (_, name), call in reversed([*CALLS.items()])}
 _PATTERNS = [
     (re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>.*)", re.escape(name)), re.DOTALL).fullmatch, name)
     for name in dict.fromkeys(name for _, name in CALLS)
     if "{" in name
 ]
-
-
-def call_of(scope: MutableMapping[str, Any]) -> Call:
-    """The call of a request, which is looked up once and kept in `scope["turret"]["call"]`."""
-    facts: dict[str, Any] = scope.setdefault("turret", {})
-    if "call" not in facts:
-        facts["call"] = find(scope["method"], scope["path"])
-    call: Call = facts["call"]
-    return call
 
 
 def find(method: str, path: str) -> Call:

@@ -15,7 +15,6 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
-from turret.service.calls import call_of
 from turret.service.errors import NotReadyError, RequestError, invalid_fields
 from turret.service.schemas.bodies import parameter_error
 from turret.service.versions.folder import without_folder
@@ -90,7 +89,7 @@ def response_to(error: Exception, scope: Scope, bundles: Path | None = None) -> 
     field, message, where = refused.field, str(refused), ""
     if bundles is not None:
         message = without_folder(message, bundles)
-    if refused.position is not None and call_of(scope).name == "/v1/recommend/batch":
+    if refused.position is not None and scope["turret"].call.name == "/v1/recommend/batch":
         where = f"requests.{refused.position}."
     if field == "store":
         message += "; retry"

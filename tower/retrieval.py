@@ -102,12 +102,6 @@ Vectors = NDArray[np.float32]
 NOTHING = Ranking(np.empty(0, np.int64), np.empty(0, np.float32), Plan("subset"))
 
 
-def _joined(excluded: Rows | None, bonus: Bonus | None) -> Rows | None:
-    if bonus is None or excluded is None or not len(excluded):
-        return excluded if bonus is None else bonus.rows
-    return np.concatenate([excluded, bonus.rows])
-
-
 class Retrievable(Protocol):
     """The parts of a bundle that a retriever needs."""
 
@@ -186,7 +180,11 @@ class Retriever:
         if only is not None:
             plan = Plan("subset", None if allowed is None else allowed.count)
             return self._scored(NOTHING._replace(plan=plan), vector, k, excluded, allowed, bonus, only)
-        found = self.planner.nearest(vector, k, _joined(excluded, bonus), allowed)
+        if bonus is None:
+            found = self.planner.nearest(vector, k, excluded, allowed)
+            return Ranking(found.rows, found.scores / self._temperature, found.plan)
+        out = bonus.rows if excluded is None else np.concatenate([excluded, bonus.rows])
+        found = self.planner.nearest(vector, k, out, allowed)
         return self._scored(found, vector, k, excluded, allowed, bonus)
 
     def nearest_of_each(
@@ -198,7 +196,10 @@ class Retriever:
     ) -> list[Ranking]:
         """`nearest` of each of B users of one vector, `vectors` [B, D], in fewer calls of the index."""
         bonuses = bonuses or [None] * len(ks)
-        outs = [_joined(out, bonus) for out, bonus in zip(excluded, bonuses, strict=True)]
+        outs = [
+            rows if bonus is None else np.concatenate([rows, bonus.rows])
+            for rows, bonus in zip(excluded, bonuses, strict=True)
+        ]
         found = self.planner.nearest_of_each(vectors, ks, outs)
         queries = zip(found, vectors, ks, excluded, bonuses, strict=True)
         return [self._scored(one, vector, k, out, None, bonus) for one, vector, k, out, bonus in queries]

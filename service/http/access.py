@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from turret.service.calls import call_of, has_admin_calls
+from turret.service.calls import has_admin_calls
 from turret.service.errors import AccessError, NotFoundError
 from turret.service.keys.keys import Key, Keyring
+from turret.service.request_record import RequestRecord
 
 
 class Authentication:
@@ -37,30 +38,23 @@ class Authentication:
         self._next: dict[tuple[str, float], float] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on with its key in `scope["turret"]["key"]`. Raises RequestError."""
-        key = self._admit(scope)
-        if key is not None:
-            scope.setdefault("turret", {})["key"] = key
+        """Pass a request on with its key in its record. Raises RequestError."""
+        record: RequestRecord = scope["turret"]
+        needed, _, name, _ = record.call
+        if needed == "admin" and not has_admin_calls(scope["server"], self._admin_port):
+            raise NotFoundError(
+                "path",
+                scope["path"],
+                "admin calls have their own port, --admin-port, by default the one after --port; call "
+                "that, as in turret activate VERSION --url http://127.0.0.1:8001",
+            )
+        is_open = needed not in ("admin", "rules") and self._keyring.is_open
+        if needed is not None and not is_open and not (self._metrics_open and name == "/metrics"):
+            record.key = self._checked(needed, record.headers.get(b"authorization"))
         await self._app(scope, receive, send)
 
-    def _admit(self, scope: Scope) -> Key | None:
-        """Return the key of a request, None for a public call. Raises RequestError."""
-        needed, _, name, _ = call_of(scope)
-        if needed == "admin":
-            if not has_admin_calls(scope["server"], self._admin_port):
-                raise NotFoundError(
-                    "path",
-                    scope["path"],
-                    "admin calls have their own port, --admin-port, by default the one after --port; call "
-                    "that, as in turret activate VERSION --url http://127.0.0.1:8001",
-                )
-        elif (
-            needed is None
-            or (self._metrics_open and name == "/metrics")
-            or (self._keyring.is_open and needed != "rules")
-        ):
-            return None
-        authorization = dict(scope["headers"]).get(b"authorization")
+    def _checked(self, needed: str, authorization: bytes | None) -> Key:
+        """The key of a call that needs this scope. Raises AccessError."""
         key = self._keyring.find(authorization)
         if key is None:
             fault = "is wrong, revoked or expired" if authorization else "is missing"

@@ -6,17 +6,16 @@ from the end of its body, or slow clients would keep out all others, until its a
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from turret.service.calls import call_of
 from turret.service.error_responses import write_error
 from turret.service.errors import BodyError, NotReadyError, RequestError, TimedOutError
 from turret.service.http.turns import Turns
 from turret.service.observing.metrics import Metrics
-from turret.service.schemas.bodies import BODY
+from turret.service.request_record import RequestRecord
 from turret.service.settings import Settings
 
 RETRY_SECONDS = 1
@@ -82,7 +81,7 @@ class Admission:
     """Reads the body of each request, gives it a place in its lane, or refuses it with 503 and Retry-After.
 
     A slow store, or many readers, keep neither recommendations nor the operator out. `most_bytes` bounds all
-    bodies, from their first byte to the answer; the application finds them in the scope. `count` is called
+    bodies, from their first byte to the answer; each is put into the record of its request. `count` is called
     with the reason of each refusal: `overload` or `time`. Probes pass through.
     """
 
@@ -112,7 +111,8 @@ class Admission:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request through the application, or refuse it. Raises RequestError."""
-        name = call_of(scope).lane
+        record: RequestRecord = scope["turret"]
+        name = record.call.lane
         lane = self.lanes.get(name)
         if lane is None:
             await self._app(scope, receive, send)
@@ -135,8 +135,8 @@ class Admission:
             return send(message)
 
         try:
-            _check_head(scope, body_limit)
-            scope[BODY] = await self._read(request, receive, body_limit)
+            _check_head(scope["method"], record.headers, body_limit)
+            record.body = await self._read(request, receive, body_limit)
             if lane.running < lane.limit:
                 request.has_place = True
                 request.ends = loop.time() + lane.seconds
@@ -155,14 +155,11 @@ class Admission:
             raise request.error from None
         finally:
             lane.running -= request.has_place
-            self._forget(request)
+            self._requests.remove(request)
+            self._arriving.pop(request, None)
+            self.held_bytes -= request.size
         if not request.has_place:
             await self._refuse(send)
-
-    def _forget(self, request: _Request) -> None:
-        self._requests.remove(request)
-        self._arriving.pop(request, None)
-        self.held_bytes -= request.size
 
     def _end_late(self, loop: asyncio.AbstractEventLoop) -> None:
         """Cancel late requests, once a second: a timer for each would take a tenth of its time."""
@@ -171,17 +168,11 @@ class Admission:
                 self._turns.call(request.end_late, loop.time())
         self._timer = loop.call_later(1.0, self._end_late, loop) if self._requests else None
 
-    def _hold(self, request: _Request, count: int, is_whole: bool) -> None:
-        """Count a part of a body; beyond the limit the bodies that arrive for the longest time are dropped.
+    def _drop_arriving(self) -> None:
+        """Drop the bodies that arrive for the longest time, as all bodies are beyond the limit.
 
         Slow clients soon have the oldest ones, so a flood of them harms only themselves.
         """
-        request.size += count
-        self.held_bytes += count
-        if is_whole:
-            self._arriving.pop(request, None)
-        else:
-            self._arriving[request] = None
         while self.held_bytes > self._most_bytes and self._arriving:
             oldest = next(iter(self._arriving))
             del self._arriving[oldest]
@@ -199,7 +190,14 @@ class Admission:
                 raise BodyError("body", None, _CUT_OFF)
             parts.append(message.get("body", b""))
             more = message.get("more_body", False)
-            self._hold(request, len(parts[-1]), not more)
+            request.size += len(parts[-1])
+            self.held_bytes += len(parts[-1])
+            if more:
+                self._arriving[request] = None
+            else:
+                self._arriving.pop(request, None)
+            if self.held_bytes > self._most_bytes:
+                self._drop_arriving()
             if request.size > limit:
                 raise _too_large(limit)
             if request.error is not None:
@@ -222,7 +220,7 @@ class Admission:
             self.paused -= 1
 
 
-def _check_head(scope: Scope, limit: int) -> None:
+def _check_head(method: str, headers: Mapping[bytes, bytes], limit: int) -> None:
     """Raise RequestError for a body that the head of its request excludes: its type (415) or length (413).
 
     Any website can make a browser send forms and plain text to any address that the browser reaches, such as
@@ -231,14 +229,17 @@ def _check_head(scope: Scope, limit: int) -> None:
 
     A compressed body could be small here and large in memory, and saves nothing for a thousand ids.
     """
-    headers = dict(scope["headers"])
-    if scope["method"] in _WITH_BODY:
+    if method in _WITH_BODY:
         kind = headers.get(b"content-type", b"")
         encoding = headers.get(b"content-encoding", b"").strip().lower()
         if encoding not in (b"", b"identity"):
             message = "compressed bodies are not accepted; send plain JSON"
             raise BodyError("Content-Encoding", encoding.decode("latin-1"), message, status=415)
-        if (kind or b"origin" in headers) and not _is_json(kind):
+        media_type = kind.partition(b";")[0].strip().lower()
+        is_json = media_type in _JSON or (
+            media_type.startswith(b"application/") and media_type.endswith(b"+json")
+        )
+        if not is_json and (kind or b"origin" in headers):
             message = "send JSON with -H 'Content-Type: application/json'"
             raise BodyError("Content-Type", kind.decode("latin-1"), message, status=415)
     length = headers.get(b"content-length", b"")
@@ -248,8 +249,3 @@ def _check_head(scope: Scope, limit: int) -> None:
 
 def _too_large(limit: int) -> BodyError:
     return BodyError("body", None, f"the body is larger than {limit} bytes; send it in parts", status=413)
-
-
-def _is_json(kind: bytes) -> bool:
-    name = kind.partition(b";")[0].strip().lower()
-    return name in _JSON or (name.startswith(b"application/") and name.endswith(b"+json"))

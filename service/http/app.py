@@ -11,7 +11,6 @@ from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
 from fastapi.routing import APIRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from turret.service.calls import call_of
 from turret.service.components import Components, WorkerContext
 from turret.service.http.access import Authentication
 from turret.service.http.admission import Admission
@@ -36,8 +35,8 @@ _log = logging.getLogger("turret.store")
 class Application(FastAPI):
     """FastAPI inside of `layers` of our own, and without its own, which cost as much as all of these.
 
-    Its `calls`, by method and name, are found by `turret.service.calls`, and never by the framework, whose
-    patterns read some paths in another way.
+    Its `calls`, by method and name, are found by `service.calls`, and never by the framework, whose patterns
+    read some paths in another way.
     """
 
     layers: ASGIApp
@@ -59,7 +58,7 @@ class Application(FastAPI):
         if scope["type"] != "http":
             await self.router(scope, receive, send)
             return
-        call = call_of(scope)
+        call = scope["turret"].call
         route = self.calls.get((scope["method"], call.name))
         if route is None:
             allowed = ", ".join(sorted(method for method, name in self.calls if name == call.name))

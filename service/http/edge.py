@@ -8,16 +8,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
 from pathlib import Path
 from random import getrandbits
-from typing import Any
 
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from turret.service.calls import call_of
+from turret.service.calls import EXACT, find
 from turret.service.error_responses import response_to, write_error
 from turret.service.errors import TimedOutError, without_frames
 from turret.service.observing.logs import Fields, trace_of
 from turret.service.observing.metrics import Metrics
+from turret.service.request_record import RequestRecord
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
@@ -69,10 +69,9 @@ def _page_headers(pictures: Sequence[str]) -> Headers:
 class Edge:
     """Wraps an application and all its other layers.
 
-    `scope["turret"]` is a dict with `request_id` and `stages` (name -> seconds), which inner layers fill.
-    They may also set `version`, `key` (with a `name`) and `degraded` (names). All errors are answered here,
-    with paths relative to the folder `bundles`; an unexpected one is logged once and answered with 500, a
-    request that a server cancels as it ends with 503. The page may load pictures from the origins `pictures`.
+    `scope["turret"]` is the `RequestRecord`, which inner layers fill. All errors are answered here, with
+    paths relative to the folder `bundles`; an unexpected one is logged once and answered with 500, a request
+    that a server cancels as it ends with 503. The page may load pictures from the origins `pictures`.
     While the service `is_draining`, an answer is the last of its connection. `trace` receives the scope,
     route, status and seconds of each request but probes, and `log` the level and the fields of its line, also
     for probes that fail.
@@ -93,7 +92,9 @@ class Edge:
         self._log = log
         self._metrics = metrics
         self._bundles = bundles
-        self._page = _page_headers(pictures)
+        page = _page_headers(pictures)
+        self._security = dict.fromkeys(("/", "/page/{path}", "/page/settings.json"), page)
+        self._security["/docs"] = _DOCS_HEADERS
         self._is_draining = is_draining
         # Looking up labels takes longer than counting.
         self._labelled = cache(
@@ -108,19 +109,20 @@ class Edge:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run a request and record its outcome."""
         start = time.perf_counter()
-        given = dict(scope["headers"])
-        identifier = request_id(given.get(_ID))
-        facts: dict[str, Any] = {"request_id": identifier, "stages": {}}
-        scope["turret"] = facts
+        headers = dict(scope["headers"])
+        called, received = (scope["method"], scope["path"]), time.time_ns() // 1_000_000
+        call, identifier = EXACT.get(called) or find(*called), request_id(headers.get(_ID))
+        scope["turret"] = record = RequestRecord(call, headers, identifier, received)
         status, began = 0, 0.0  # a client may take its time to read the response
 
         def sending(message: Message) -> Awaitable[None]:
             nonlocal status, began
             if message["type"] == "http.response.start":
                 status, began = message["status"], time.perf_counter()
-                own = (*self._security_of(call_of(scope).name), (_ID, identifier.encode("ascii")))
+                security = self._security.get(record.call.name, DATA_HEADERS)
                 last = (_LAST,) if self._is_draining() else ()
-                message["headers"] = [*message.get("headers", ()), *own, *last]
+                own = (_ID, identifier.encode("ascii")), *last
+                message["headers"] = [*message.get("headers", ()), *security, *own]
             return send(message)
 
         self._metrics.running += 1
@@ -133,7 +135,7 @@ class Edge:
                     raise
                 task.uncancel()
                 self._metrics.count_refusal("time")
-            response = self._response_to(raised, scope, identifier, is_begun=bool(status))
+            response = self._response_to(raised, scope, record, is_begun=bool(status))
             if status:
                 status = 500
             else:
@@ -141,57 +143,52 @@ class Edge:
         finally:
             self._metrics.running -= 1
             seconds = (began or time.perf_counter()) - start
-            self._record(scope, facts, status or 500, seconds, given.get(_TRACE_PARENT))
+            self._record(scope, record, status or 500, seconds)
 
-    def _response_to(self, raised: BaseException, scope: Scope, identifier: str, is_begun: bool) -> Response:
+    def _response_to(
+        self, raised: BaseException, scope: Scope, record: RequestRecord, is_begun: bool
+    ) -> Response:
         """Write the response to an error, and log a fault of the service; one that was cancelled is late."""
         error = raised if isinstance(raised, Exception) else TimedOutError()
         response = response_to(error, scope, self._bundles)
         if response is not None and not is_begun:
             without_frames(raised)
             return response
-        name, fields = type(error).__name__, {"fields": {"request_id": identifier}}
+        name, fields = type(error).__name__, {"fields": {"request_id": record.request_id}}
         _log.error("unhandled exception in a request: %s", name, exc_info=error, extra=fields)
-        message = f"internal error; the log of the service has details under request id {identifier}"
+        message = f"internal error; the log of the service has details under request id {record.request_id}"
         return write_error(500, "path", scope["path"], message)
 
-    def _security_of(self, name: str) -> Headers:
-        if name == "/" or name.startswith("/page/"):
-            return self._page
-        return _DOCS_HEADERS if name == "/docs" else DATA_HEADERS
-
-    def _record(
-        self, scope: Scope, facts: dict[str, Any], status: int, seconds: float, parent: bytes | None
-    ) -> None:
-        route = call_of(scope).name
+    def _record(self, scope: Scope, record: RequestRecord, status: int, seconds: float) -> None:
+        route = record.call.name
         counted, timed = self._labelled(route, status)
         counted.inc()
         timed.observe(seconds)
         if status in _REFUSALS:
             self._metrics.count_refusal(_REFUSALS[status])
-        if stages := facts["stages"]:
+        if record.stages:
             if self._staged % STAGES_OF_ONE_IN == 0:
-                for name, duration in stages.items():
+                for name, duration in record.stages.items():
                     self._stage(name).observe(duration)
             self._staged += 1
-        degraded = facts.get("degraded") or ()
-        for part in degraded:
+        for part in record.degraded:
             self._metrics.degraded.labels(part).inc()
         is_probe = route in _PROBES
         if self._trace is not None and not is_probe:
             self._trace(scope, route, status, seconds)
         if self._log is not None and not (is_probe and status < 400):
             fields: Fields = {
-                "request_id": facts["request_id"],
+                "request_id": record.request_id,
                 "method": scope["method"],
                 "route": route,
                 "status": status,
                 "seconds": round(seconds, 6),
-                "version": facts.get("version"),
-                "key": getattr(facts.get("key"), "name", None),
-                "degraded": degraded,
+                "version": record.version,
+                "key": record.key.name if record.key else None,
+                "degraded": record.degraded,
                 "client": scope["client"][0] if scope.get("client") else None,
             }
+            parent = record.headers.get(_TRACE_PARENT)
             if parent is not None and (trace := trace_of(parent)) is not None:
                 fields["trace_id"] = trace
             self._log(logging.WARNING if status >= 500 else logging.INFO, fields)

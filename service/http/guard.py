@@ -141,9 +141,6 @@ class Guard(HttpToolsProtocol):
         Parsed, a short request takes two hundred times its bytes, and a client could send thousands at once.
         """
         self._input += data
-        self._parse()
-
-    def _parse(self) -> None:
         while self._input and not (self._is_over or self.transport.is_closing()):
             if self._is_head and self._running is not None:
                 self.flow.hold(True)
@@ -152,26 +149,34 @@ class Guard(HttpToolsProtocol):
                     self._refuse(TOO_MUCH)
                     break
                 return
-            size = min(self._left, HEAD_BYTES) or self._head_piece()
+            size = min(self._left, HEAD_BYTES)
+            if not size:  # up to the end of a head, as a head is counted up to its end only
+                end = self._input.find(_BLANK_LINE, _SHORTEST - len(_BLANK_LINE), PIECE_BYTES)
+                size = PIECE_BYTES if end < 0 else end + len(_BLANK_LINE)
             piece = bytes(self._input[:size])
             del self._input[:size]
             self._overhead += len(piece)
             super().data_received(piece)
-            if not self._is_over:
-                self._check()
+            if self._is_over:
+                break
+            if self._overhead > HEAD_BYTES + (0 if self._is_head else FRAMING_BYTES + self._body):
+                self._refuse(HEAD_TOO_LARGE if self._is_head else FRAMING_TOO_LARGE)
+                break
+            # If no request runs, this is part of a head, or the rest of a body that was answered; and uvicorn
+            # has stopped its timer of idle connections.
+            if self._running is None and self._timer is None:
+                self._begin_timer()
+            elif self._running is not None and self._timer is not None:
+                self._stop_timer()
         self._input.clear()
-        self._count_waiting()
+        if self._waiting:
+            self._count_waiting()
         if self.flow.is_held:
             self.flow.hold(False)
 
     def _count_waiting(self) -> None:
         type(self).waiting += len(self._input) - self._waiting
         self._waiting = len(self._input)
-
-    def _head_piece(self) -> int:
-        """The bytes of the input up to the end of a head, as a head is counted up to its end only."""
-        end = self._input.find(_BLANK_LINE, _SHORTEST - len(_BLANK_LINE), PIECE_BYTES)
-        return PIECE_BYTES if end < 0 else end + len(_BLANK_LINE)
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what uvicorn can't parse, and what a callback below has raised an error for."""
@@ -214,7 +219,7 @@ class Guard(HttpToolsProtocol):
             return
         super().on_response_complete()
         if self._input:
-            self.turns.call(self._parse)
+            self.turns.call(self.data_received, b"")
         # A client that waits for a 100 may send its body or its next request after a refusal.
         is_awaited = self.expect_100_continue and not self._is_head and not self._body
         if is_awaited and self.cycle.response_complete:
@@ -232,18 +237,6 @@ class Guard(HttpToolsProtocol):
         """End the parsing from a callback of the parser."""
         self._fault = refusal
         raise ValueError(refusal)
-
-    def _check(self) -> None:
-        """Refuse what is too large after each piece, and begin or end the deadline of a head."""
-        if self._overhead > HEAD_BYTES + (0 if self._is_head else FRAMING_BYTES + self._body):
-            self._refuse(HEAD_TOO_LARGE if self._is_head else FRAMING_TOO_LARGE)
-            return
-        # If no request runs, this is part of a head, or the rest of a body that was answered; and uvicorn has
-        # stopped its timer of idle connections.
-        if self._running is not None:
-            self._stop_timer()
-        elif self._timer is None:
-            self._begin_timer()
 
     def _begin_timer(self) -> None:
         self._timer = self.loop.call_later(HEAD_SECONDS, self._is_late)

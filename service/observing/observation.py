@@ -4,6 +4,7 @@ import asyncio
 import logging
 import math
 import os
+import random
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -55,8 +56,8 @@ class Observation:
         self._answers = {source: self.metrics.answers.labels(source) for source in SOURCES}
         self.logs = Logs(settings.log_level, settings.log_format, drop=self.metrics.dropped.inc)
         self.traces = open_traces(settings.trace_share)
-        self.recall = RecallSampler(self.metrics, settings.recall_sample)
-        self.drift = Drift(self.metrics, settings.drift_sample)
+        self.recall, self._recall_share = RecallSampler(self.metrics), settings.recall_sample
+        self.drift, self._drift_share = Drift(self.metrics), settings.drift_sample
         self.metrics.refresh_with(self._refresh)
 
     async def close(self) -> None:
@@ -90,8 +91,9 @@ class Observation:
         if empty := sum(not len(record.rows) for record in records):
             metrics.empty_answers.inc(empty)
         for record in records:
-            self.recall.offer(live, record)
-            if record.vector is not None and record.allowed is None:
+            if record.vector is not None and random.random() < self._recall_share:
+                self.recall.offer(live, record)
+            if record.vector is not None and record.allowed is None and random.random() < self._drift_share:
                 self.drift.offer(live, record.rows, record.scores)
 
     def _refresh(self) -> None:

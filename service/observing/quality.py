@@ -2,7 +2,6 @@
 
 import logging
 import os
-import random
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
@@ -49,15 +48,14 @@ class AnswerRecord(NamedTuple):
 
 
 class RecallSampler:
-    """Measures `share` of the offered answers by exact search, one at a time in a low-priority thread.
+    """Measures answers by exact search, one at a time in a low-priority thread.
 
     At most `RATE` a second of `clock`, and a twentieth of a core's time; others are not measured. The thread
     starts with the first sample, which comes after a fork.
     """
 
-    def __init__(self, metrics: Metrics, share: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, metrics: Metrics, clock: Callable[[], float] = time.monotonic) -> None:
         self._metrics = metrics
-        self._share = share
         self._clock = clock
         self._next = float("-inf")
         self._thread = ThreadPoolExecutor(1, "recall", os.nice, (10,))  # Linux: of this thread alone
@@ -67,7 +65,7 @@ class RecallSampler:
 
         A sampled answer's arrays are copied, except `allowed`, which must not change.
         """
-        if record.vector is None or random.random() >= self._share or self._clock() < self._next:
+        if record.vector is None or self._clock() < self._next:
             return
         self._next = float("inf")  # until it is measured
         # The retriever may reuse its buffers for the next request.
@@ -152,15 +150,14 @@ class Reference:
 
 
 class Drift:
-    """Samples `share` of the towers' answers and measures their distance from the reference of a bundle.
+    """Measures the distance of the towers' answers from the reference of a bundle.
 
     Those of the last one to two windows of this worker, and of no earlier bundle, are compared. `clock` is
     monotonic, in seconds.
     """
 
-    def __init__(self, metrics: Metrics, share: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, metrics: Metrics, clock: Callable[[], float] = time.monotonic) -> None:
         self._metrics = metrics
-        self._share = share
         self._clock = clock
         self._live: Bundle | None = None
         self._reference: Reference | None = None
@@ -191,7 +188,7 @@ class Drift:
     def offer(self, live: object, rows: NDArray[np.integer[Any]], scores: NDArray[np.floating[Any]]) -> None:
         """Offer an answer of the towers, best first, to a request without filters."""
         reference = self._reference
-        if random.random() < self._share and live is self._live and reference is not None:
+        if live is self._live and reference is not None:
             reference.count(self._counts, scores, rows)
 
 

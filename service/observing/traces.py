@@ -12,6 +12,8 @@ from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 from opentelemetry.trace import SpanKind, StatusCode, set_span_in_context
 from starlette.types import Scope
 
+from turret.service.request_record import RequestRecord
+
 
 class Traces:
     """Makes a span for each request but probes, and one for each of its stages.
@@ -30,13 +32,14 @@ class Traces:
 
     def record(self, scope: Scope, route: str, status: int, seconds: float) -> None:
         """Record a request that was answered just now, without its path and query, which may name users."""
-        facts, method, end = scope["turret"], scope["method"], time.time_ns()
+        method, end = scope["method"], time.time_ns()
+        request: RequestRecord = scope["turret"]
         attributes = {
             "http.request.method": method,
             "http.route": route,
             "http.response.status_code": status,
-            "turret.request_id": facts["request_id"],
-            "turret.version": facts.get("version") or "",
+            "turret.request_id": request.request_id,
+            "turret.version": request.version or "",
         }
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         span = self._tracer.start_span(
@@ -49,8 +52,8 @@ class Traces:
         if span.is_recording():
             if status >= 500:
                 span.set_status(StatusCode.ERROR)
-            moment = end - sum(map(_nanoseconds, facts["stages"].values()))
-            for name, duration in facts["stages"].items():
+            moment = end - sum(map(_nanoseconds, request.stages.values()))
+            for name, duration in request.stages.items():
                 stage = self._tracer.start_span(name, set_span_in_context(span), start_time=moment)
                 moment += _nanoseconds(duration)
                 stage.end(moment)

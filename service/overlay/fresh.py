@@ -202,15 +202,7 @@ class FreshItems:
 
     def known_rows(self, ids: Iterable[Id]) -> tuple[NDArray[np.int32], list[Id]]:
         """Return the rows of the known ids, in the order given, and the unknown ids."""
-        if not self.places:
-            return self.vocabulary.known_rows(ids)
-        return find_rows(self.row, ids)
-
-    def known_rows_of_each(self, lists: Sequence[Sequence[Id]]) -> list[tuple[NDArray[np.int32], list[Id]]]:
-        """Return `known_rows` of each list."""
-        if not self.places:
-            return self.vocabulary.known_rows_of_each(lists)
-        return [find_rows(self.row, ids) for ids in lists]
+        return find_rows(self.row, ids) if self.places else self.vocabulary.known_rows(ids)
 
     def id(self, row: int) -> Id:
         """Return the id of a row, of the type of the bundle's ids."""

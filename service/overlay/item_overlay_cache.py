@@ -34,8 +34,8 @@ class _Entry(NamedTuple):
 class ItemOverlayCache:
     """Holds the overlay of every loaded bundle.
 
-    `number` is that of the last change that this worker has heard of. When it differs, the next `current`
-    asks for the store, so answers have each acknowledged change of all members. `watch` sees all others
+    `number` is that of the last change that this worker has heard of. When it differs, the next answer reads
+    the store, so answers have each acknowledged change of all members. `watch` sees all others
     within `POLL_SECONDS`. The store has `seconds` to answer for each page, and an answer waits `patience`
     seconds. `was_read`: whether an overlay has been read to its end; until then withdrawn items may be
     recommended.
@@ -52,11 +52,6 @@ class ItemOverlayCache:
         self._entries: WeakKeyDictionary[Bundle, _Entry] = WeakKeyDictionary()
         self._reading = asyncio.Lock()
         self.was_read = False
-
-    def current(self, bundle: Bundle) -> FreshItems | None:
-        """The overlay of a bundle; None if the store has to be read first, by `of`."""
-        entry = self._entries.get(bundle)
-        return entry.fresh if entry is not None and entry.number == self.number else None
 
     def last_read(self, bundle: Bundle) -> FreshItems:
         """The overlay of a bundle as last read; empty if never read."""
@@ -82,15 +77,17 @@ class ItemOverlayCache:
 
         That is the previous overlay, where the store can't be read or takes longer than `patience`.
         """
-        fresh = self.current(bundle)
-        if fresh is None:
+        entry = self._entries.get(bundle)
+        if entry is None or entry.number != self.number:
             reading = asyncio.create_task(self.of(bundle))  # the first one reads the store, the others wait
             await asyncio.wait({reading}, timeout=self._patience)
             if not reading.done():
                 return self.last_read(bundle), ("items",)
-            fresh = reading.result()
-        entry = self._entries.get(bundle)
-        return fresh, ("items",) if entry is None or entry.is_behind else ()
+            reading.result()
+            entry = self._entries.get(bundle)
+        if entry is None:
+            return self.last_read(bundle), ("items",)
+        return entry.fresh, ("items",) if entry.is_behind else ()
 
     async def changed(self, bundle: Bundle, number: int) -> FreshItems:
         """Read change `number`, that this process has made.

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 from turret.data.vocabulary import Id
@@ -17,7 +18,8 @@ from turret.service.errors import (
 )
 from turret.service.overlay.fresh import FreshItems
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
-from turret.service.ranking.answers import Answer, ids_of, recommend
+from turret.service.ranking.answers import Answer, ids_of
+from turret.service.ranking.batches import recommend
 from turret.service.ranking.query import NO_HISTORY, Query, QueryReader, make_query
 from turret.service.schemas.fields import show_time
 from turret.service.schemas.requests import RecommendRequest
@@ -49,7 +51,7 @@ class Side(NamedTuple):
         """
         own, others = ({one.name for one in side.model.bundle.user_features} for side in (self, other))
         features = {name: value for name, value in query.request.features.items() if name not in others - own}
-        query = query._replace(request=query.request.model_copy(update={"features": features}))
+        query = replace(query, request=query.request.model_copy(update={"features": features}))
         try:
             (answer,) = recommend(self.model, self.fresh, [query])
         except (RequestError, EncodingError) as error:
@@ -240,5 +242,7 @@ def _recorded_queries(bundle: Bundle, k: int, now: int) -> list[Query]:
         request = RecommendRequest.model_construct(
             history=list(one.history), history_times=times, at=at, k=k, features=one.features
         )
-        queries.append(make_query(request, NO_HISTORY, (), now)._replace(kinds=one.history_kinds or ()))
+        query = make_query(request, NO_HISTORY, (), now)
+        query.history_kinds = one.history_kinds or ()
+        queries.append(query)
     return queries

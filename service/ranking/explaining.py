@@ -11,7 +11,7 @@ import numpy as np
 from turret.data.features.texts import QUERY, grams
 from turret.data.kinds import read_kinds, target_codes
 from turret.service.ranking.item_view import ItemView
-from turret.service.ranking.query import ResolvedQuery
+from turret.service.ranking.query import Query
 from turret.service.ranking.searching import scores_by_towers, scores_of
 from turret.tower.repeats import Events
 from turret.tower.retrieval import Ranking
@@ -24,9 +24,7 @@ MATCHED = 50
 _DAY = 86_400.0
 
 
-def explain(
-    view: ItemView, query: ResolvedQuery, ranking: Ranking, shorter: Mapping[int, ResolvedQuery]
-) -> dict[str, Any]:
+def explain(view: ItemView, query: Query, ranking: Ranking, shorter: Mapping[int, Query]) -> dict[str, Any]:
     """Describe the plan and, for an answer of the towers, the score of each item.
 
     `shorter` has the query of each history without one item, by its row, with their vectors and bonuses.
@@ -44,7 +42,7 @@ def explain(
         for row, item in zip(ranking.rows.tolist(), explanation["items"], strict=True):
             if query.uses is not None and (uses := _uses(view, query.uses, row)):
                 item["uses"] = uses
-        if isinstance(text := query.query.request.features.get(QUERY), str):
+        if isinstance(text := query.request.features.get(QUERY), str):
             matched = _matched(view, text, ranking.rows.tolist())
             for own, item in zip(matched, explanation["items"], strict=True):
                 item["matched"] = own
@@ -83,7 +81,7 @@ def _uses(view: ItemView, uses: Events, row: int) -> dict[str, Any] | None:
     return {"times": len(codes), "kinds": kinds, "every_days": every, "last_days_ago": last}
 
 
-def _parts(view: ItemView, query: ResolvedQuery, row: int) -> dict[str, float | bool]:
+def _parts(view: ItemView, query: Query, row: int) -> dict[str, float | bool]:
     """The inner product with the item's vector [D], the temperature, and what applies of the others.
 
     These are the item's bias, and of an item of the history the score by the towers and its gain by a repeat
@@ -106,7 +104,7 @@ def _parts(view: ItemView, query: ResolvedQuery, row: int) -> dict[str, float | 
     return parts
 
 
-def without_each(query: ResolvedQuery) -> dict[int, ResolvedQuery]:
+def without_each(query: Query) -> dict[int, Query]:
     """The query without the events of one item, for each of the newest items of its history, by their rows.
 
     Empty without a second item: the rest would be answered by popularity, whose scores are counts.
@@ -115,7 +113,7 @@ def without_each(query: ResolvedQuery) -> dict[int, ResolvedQuery]:
     return {row: _without(query, row) for row in islice(newest, REMOVED)} if len(newest) > 1 else {}
 
 
-def _without(query: ResolvedQuery, row: int) -> ResolvedQuery:
+def _without(query: Query, row: int) -> Query:
     rows, times, kinds = query.rows, query.times, query.kinds
     stay = rows != row
     return replace(
@@ -129,7 +127,7 @@ def _without(query: ResolvedQuery, row: int) -> ResolvedQuery:
 
 
 def _pulls(
-    view: ItemView, query: ResolvedQuery, ranking: Ranking, shorter: Mapping[int, ResolvedQuery]
+    view: ItemView, query: Query, ranking: Ranking, shorter: Mapping[int, Query]
 ) -> list[list[dict[str, Any]]]:
     """For each of K items, the history items without which its score is lower, strongest first."""
     if not shorter:

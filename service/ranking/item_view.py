@@ -1,6 +1,6 @@
 """The items of one version and its overlay: ids, fields and vectors by row."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -12,24 +12,21 @@ from turret.service.overlay.fresh import FreshItems
 from turret.service.versions.holder import LoadedModel
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.catalog.columns import Coded
-from turret.tower.inference.encoder import Kinds
-from turret.tower.retrieval import Ranking
-from turret.tower.times import Times
 
 Vectors = NDArray[np.float32]
 
 
 class ItemView:
-    """A `bundle` and its `fresh` items, by row."""
+    """A `bundle` and its `fresh` items, by row.
+
+    `more_vectors` float32 [M, D] are the vectors of the fresh items; None if there are none.
+    """
 
     def __init__(self, bundle: Bundle, fresh: FreshItems) -> None:
         self.bundle = bundle
         self.fresh = fresh
         self.id = fresh.id if len(fresh) else bundle.vocabulary.id
-        self.row = fresh.row
-        self.known_rows = fresh.known_rows
-        self.known_rows_of_each = fresh.known_rows_of_each
-        self._more = fresh.vectors if len(fresh) else None
+        self.more_vectors = fresh.vectors if len(fresh) else None
 
     def json_of(self, row: int) -> bytes:
         """The fields of an item as JSON."""
@@ -42,23 +39,6 @@ class ItemView:
         if fields is None:
             return self.bundle.catalog.item_json(row)
         return b'"id":%b,"fields":%b' % (orjson.dumps(self.id(row)), fields)
-
-    def ranked_json(self, ranking: Ranking, source: str) -> bytes:
-        """The items of an answer as JSON; `source` is that of items that are not fresh.
-
-        The catalog has the items as JSON already, so nothing is parsed or serialised.
-        """
-        rows, first_fresh = ranking.rows.tolist(), self.fresh.first_row
-        # The JSON of numbers has no commas but the separators.
-        scores = orjson.dumps(ranking.scores.tolist())[1:-1].split(b",")
-        ends = [b',"source":"%b"}' % name.encode() for name in (source, "fresh")]
-        is_changed = self.fresh.places or self.fresh.replaced.by_row
-        item = self.item_json if is_changed else self.bundle.catalog.item_json
-        pieces = [
-            b'{%b,"score":%b%b' % (item(row), score, ends[row >= first_fresh])
-            for row, score in zip(rows, scores, strict=bool(rows))
-        ]
-        return b"[%b]" % b",".join(pieces)
 
     def fields(self, row: int) -> dict[str, Any]:
         """The fields of an item, parsed."""
@@ -86,22 +66,12 @@ class ItemView:
 
     def vectors(self, rows: NDArray[np.integer[Any]]) -> Vectors:
         """The vectors [B, D] of rows [B]."""
-        return self.bundle.encoder.gather(rows, self._more)
+        return self.bundle.encoder.gather(rows, self.more_vectors)
 
     def directions(self, rows: NDArray[np.integer[Any]]) -> Vectors:
         """Item vectors without the bias column, for item-item similarity."""
         vectors = self.vectors(rows)
         return vectors[:, :-1] if self.bundle.manifest.scoring.item_bias else vectors
-
-    def encode(
-        self,
-        histories: Sequence[NDArray[np.integer[Any]]],
-        features: Sequence[Mapping[str, object]],
-        times: Sequence[Times | None],
-        kinds: Sequence[Kinds | None] | None = None,
-    ) -> Vectors:
-        """Encode histories of rows to user vectors [B, D]; see `Encoder.encode`."""
-        return self.bundle.encoder.encode(histories, features, times, self._more, kinds)
 
 
 def item_status(
@@ -118,7 +88,7 @@ def item_status(
         raise NotFoundError("id", item, message)
     view = ItemView(model.bundle, fresh)
     is_trained = row < fresh.first_row
-    trained_in = [one.version for one in (model, *others) if one.bundle.vocabulary.row(item) is not None]
+    trained_in = [each.version for each in (model, *others) if each.bundle.vocabulary.row(item) is not None]
     return {
         "version": model.version,
         "id": view.id(row),

@@ -1,21 +1,21 @@
-"""Requests with the histories that count for them."""
+"""A request with its history: what was sent, and what a version ranks for it."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import compress, islice, repeat
 from operator import itemgetter
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from turret.data.vocabulary import Id
 from turret.service.errors import HistoryUnavailableError, InvalidFieldError, RequestError
 from turret.service.overlay.fresh import FreshItems
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
-from turret.service.schemas.fields import Cursor, Id, KindedIds, read_cursor
+from turret.service.schemas.fields import Cursor, KindedIds, read_cursor
 from turret.service.schemas.requests import RecommendRequest
 from turret.service.settings import Settings
 from turret.service.stores.contract import History
@@ -23,28 +23,74 @@ from turret.service.stores.guarded import Breaker, Stored, read_histories
 from turret.service.versions.holder import LoadedModel
 from turret.service.versions.record import Rule, RuleSet
 from turret.tower.catalog.filters import Filter
-from turret.tower.counted_kinds import CountedKinds, refusal_of
+from turret.tower.catalog.masks import RowMask
+from turret.tower.counted_kinds import CountedKinds
 from turret.tower.errors import MOST_OTHERS
 from turret.tower.format.manifest import Manifest
 from turret.tower.repeats import EVENTS, Bonus, Events, Rows
 from turret.tower.times import Times
 
 NO_HISTORY = History((), ())
+# A longer answer takes longer to write than most take to be found; a longer history, to encode.
+USUAL_ITEMS, USUAL_HISTORY = 100, 1_000
+_NOTHING = np.empty(0, np.int32)
 
 
-class Query(NamedTuple):
-    """A request with its history. Times are in milliseconds since 1970."""
+@dataclass(slots=True)
+class Query:
+    """A request with its history, and what a version ranks for it.
+
+    The first fields are what was sent, with times in milliseconds since 1970. `ranking.resolving` sets the
+    others, for one version at a time.
+
+    Attributes:
+        request: the request.
+        history: the ids of the items of the events that count, oldest first.
+        history_times: when each event was; None if that is unknown.
+        request_time: the time for which the answer is requested.
+        until: the latest time at which stored events count.
+        degraded: the names of the parts that the answer has to do without.
+        after: the end of the previous page.
+        history_kinds: the kind of each event, None for an event without one; empty if no event has one.
+        rules: the stored rules that the request names.
+        similar_to: the item whose vector takes the place of the user's.
+        rows: int32 [T], the known items of the events that the version reads.
+        times: when these events were, as far as the answer depends on it.
+        kinds: int64 [T], the codes of their kinds (`data.kinds`), as far as the answer depends on them.
+        unknown: the ids of read events that the version doesn't have.
+        excluded: the rows that the answer leaves out.
+        filtering: the filter of the request and of its rules.
+        uses: the events that are uses of their items, where the answer depends on them or names them.
+        only: int64, the rows that are ranked; None for all.
+        vector: float32 [D], the user's; None if no item is known, or no part of a query.
+        bonus: what items of the history gain by the version's repeat term.
+        left_out: the rows of the bundle that the index leaves out.
+        allowed: the rows of the bundle that the index may return; None for all.
+    """
 
     request: RecommendRequest
-    history: Sequence[int | str]  # item ids, oldest first
-    times: Sequence[int] | None  # when each item of the history was used, if known
-    request_time: int  # for which the answer is requested
-    until: int  # the latest time at which stored events count
-    degraded: tuple[str, ...] = ()  # names of the parts that the answer has to do without
-    after: Cursor | None = None  # the end of the previous page
-    similar_to: str | None = None  # the item whose vector takes the place of the user's
-    rules: Mapping[str, Rule] = {}  # those that the request names
-    kinds: Sequence[str | None] = ()  # of the events of the history; none where no event has one
+    history: Sequence[Id]
+    history_times: Sequence[int] | None
+    request_time: int
+    until: int
+    degraded: tuple[str, ...] = ()
+    after: Cursor | None = None
+    history_kinds: Sequence[str | None] = ()
+    rules: Mapping[str, Rule] = field(default_factory=dict)
+    similar_to: str | None = None
+
+    rows: NDArray[np.int32] = field(default_factory=lambda: _NOTHING)
+    times: Times | None = None
+    kinds: NDArray[np.int64] | None = None
+    unknown: Sequence[Id] = ()
+    excluded: Rows = field(default_factory=lambda: _NOTHING)
+    filtering: Filter | None = None
+    uses: Events | None = None
+    only: NDArray[np.int64] | None = None
+    vector: NDArray[np.float32] | None = None
+    bonus: Bonus | None = None
+    left_out: Rows = field(default_factory=lambda: _NOTHING)
+    allowed: RowMask | None = None
 
     @property
     def is_stored(self) -> bool:
@@ -61,34 +107,12 @@ class Query(NamedTuple):
         """Whether the answer is the beginning of the ranking, without further conditions."""
         return self.request.is_plain and self.after is None
 
-
-@dataclass
-class ResolvedQuery:
-    """A query with its ids resolved to rows, and the rows that its answer leaves out.
-
-    `rows`, `times` and `kinds` are those of the events that the version reads. `vector` [D] is the user's;
-    None if no item is known, or if the index can't be searched. `bonus` is what items of the history gain by
-    the version's repeat term. `uses` are the events that are uses of their items, where the request needs
-    them; `only` are the rows that are ranked, None for all.
-    """
-
-    query: Query
-    rows: NDArray[np.int32]
-    times: Times | None
-    kinds: NDArray[np.int64] | None
-    unknown: list[int | str]
-    excluded: Rows
-    filtering: Filter | None
-    vector: NDArray[np.float32] | None = None
-    bonus: Bonus | None = None
-    uses: Events | None = None
-    only: NDArray[np.int64] | None = None
-
     @property
-    def is_plain(self) -> bool:
-        """Whether the answer is the beginning of the towers' ranking of all items but the excluded ones."""
-        is_whole = self.filtering is None and self.only is None
-        return self.vector is not None and is_whole and self.query.is_plain
+    def is_large(self) -> bool:
+        """Whether its answer takes longer than most of its version."""
+        request, shown = self.request, self.after.shown if self.after else 0
+        is_many = request.k + shown > USUAL_ITEMS or len(self.history) > USUAL_HISTORY
+        return request.explain or not request.is_in_order or is_many
 
 
 def make_query(request: RecommendRequest, stored: History, degraded: tuple[str, ...], now: int) -> Query:
@@ -101,54 +125,27 @@ def make_query(request: RecommendRequest, stored: History, degraded: tuple[str, 
     until = after.until if after and after.until else max([now, *stored.times[-1:]])
     request_time = until if request.at is None else request.at
     if request.history is not None or not request.visitors:
-        given, when = request.history or (), request.history_times
-        own = given.kinds if isinstance(given, KindedIds) else ()
-        return Query(request, given, when, request_time, until, (), after, kinds=own)
+        sent = request.history or ()
+        sent_kinds = sent.kinds if isinstance(sent, KindedIds) else ()
+        return Query(request, sent, request.history_times, request_time, until, (), after, sent_kinds)
     items, times, kinds = stored
     if after is not None:
         seen = bisect_right(times, until)
         items, times, kinds = items[:seen], times[:seen], kinds[:seen]
-    return Query(request, items, times, request_time, until, degraded, after, kinds=kinds)
+    return Query(request, items, times, request_time, until, degraded, after, kinds)
 
 
-class CountedHistory(NamedTuple):
-    """The events of a query that the user tower of a version reads, and the items that its answer leaves out.
-
-    `kinds` [T] are codes of `data.kinds`, -1 for no known kind, None for a version without kinds. `left_out`
-    are ids, None for all items that are read.
-    """
-
-    items: Sequence[Id]
-    times: Sequence[int] | None
-    kinds: NDArray[np.int64] | None = None
-    left_out: Sequence[Id] | None = None
-
-
-def count_history(query: Query, manifest: Manifest) -> CountedHistory:
-    """Choose the events that count for a version, merged as the data that it was trained on."""
-    history, seen = query.history, query.request.seen(manifest.exclude_seen)
-    if not manifest.kinds and not isinstance(seen, tuple) and manifest.duplicates == "keep":
-        return CountedHistory(history, query.times, None, () if seen is False else None)
-    kinds = CountedKinds(manifest, query.request.exclude_seen)
-    are_read, are_left_out, codes = kinds.count(history, query.kinds, query.times, query.request_time)
-    times = None if query.times is None else list(compress(query.times, are_read))
-    left_out = list(compress(history, are_left_out))
-    return CountedHistory(list(compress(history, are_read)), times, codes[are_read], left_out)
-
-
-def with_rules(query: Query, rules: RuleSet) -> Query:
-    """The query with the rules that it names. Raises ConflictError for an unknown one."""
+def add_rules(query: Query, rules: RuleSet) -> None:
+    """Add the rules that a request names to its query. Raises ConflictError for an unknown one."""
     request = query.request
-    if not request.rules:
-        return query
-    chosen, cap = rules.chosen(request.rules), dict(request.cap)
-    for rule in chosen.values():
+    query.rules, cap = rules.chosen(request.rules), dict(request.cap)
+    for rule in query.rules.values():
         for name, most in rule.cap.items():
             cap[name] = min(most, cap.get(name, most))
     if cap and query.after is not None:
         message = "a cursor can't be combined with a rule that has a cap; send one or the other"
         raise InvalidFieldError("cursor", None, message)
-    return query._replace(request=request.model_copy(update={"cap": cap}), rules=chosen)
+    query.request = request.model_copy(update={"cap": cap})
 
 
 class QueryReader:
@@ -169,19 +166,23 @@ class QueryReader:
     async def read(self, request: RecommendRequest, model: LoadedModel, now: int) -> Query:
         """Make the query of a request at `now`, in milliseconds since 1970."""
         if request.history is not None or not request.visitors:
-            return with_rules(make_query(request, NO_HISTORY, (), now), self._rules())
-        stored = await self._stored([request], model, now)
-        return with_rules(make_query(request, *_of(request, stored), now), self._rules())
+            query = make_query(request, NO_HISTORY, (), now)
+        else:
+            query = make_query(request, *_of(request, await self._stored([request], model, now)), now)
+        if request.rules:
+            add_rules(query, self._rules())
+        return query
 
     async def read_all(
         self, requests: Sequence[RecommendRequest], model: LoadedModel, now: int
     ) -> list[Query]:
         """Make the queries of a batch. A RequestError has the position of its request."""
         stored = await self._stored(requests, model, now)
-        queries = []
-        for position, request in enumerate(requests):
-            with at_position(position):
-                queries.append(with_rules(make_query(request, *_of(request, stored), now), self._rules()))
+        queries = [make_query(request, *_of(request, stored), now) for request in requests]
+        for position, query in enumerate(queries):
+            if query.request.rules:
+                with at_position(position):
+                    add_rules(query, self._rules())
         return queries
 
     async def _stored(self, requests: Sequence[RecommendRequest], model: LoadedModel, now: int) -> Stored:
@@ -193,7 +194,7 @@ class QueryReader:
         if not by_user:
             return Stored()
         fresh = self._overlay.last_read(model.bundle)
-        enough = {user: partial(_is_enough, own, model, fresh, now) for user, own in by_user.items()}
+        enough = {user: partial(_is_enough, some, model, fresh, now) for user, some in by_user.items()}
         try:
             return await read_histories(self._store, enough, self._limit, self._seconds)
         except HistoryUnavailableError:
@@ -218,27 +219,6 @@ def unknown_kinds(
     ]
 
 
-def check_among(query: Query, manifest: Manifest) -> None:
-    """Raise InvalidFieldError for an `among` that this version never answers, or is not its cursor's."""
-    among, after = query.request.among, query.after
-    if after is not None and after.among != among:
-        message = f"this cursor is of an answer with among = {after.among}; send it with the same among"
-        raise InvalidFieldError("cursor", after.text(), message)
-    if refusal := refusal_of(among, manifest, query.request.exclude_seen):
-        raise InvalidFieldError("among", among, refusal)
-
-
-def wrong_kinds(request: RecommendRequest, manifest: Manifest) -> list[InvalidFieldError]:
-    """The refusals of kinds in a request that a version with kinds doesn't have, or ignores."""
-    wrong: list[InvalidFieldError] = []
-    if isinstance(request.history, KindedIds):
-        wrong += unknown_kinds("history.{}.kind", request.history.kinds, manifest, manifest.kinds)
-    if isinstance(request.exclude_seen, tuple):
-        known = [name for name, kind in manifest.kinds.items() if kind.role != "ignored"]
-        wrong += unknown_kinds("exclude_seen.{}", request.exclude_seen, manifest, known)
-    return wrong
-
-
 @contextmanager
 def at_position(position: int) -> Iterator[None]:
     """Give a RequestError the position of its request in the batch."""
@@ -252,8 +232,8 @@ def at_position(position: int) -> Iterator[None]:
 def _of(request: RecommendRequest, stored: Stored) -> tuple[History, tuple[str, ...]]:
     """The stored history of a request's user and session, and the parts that are missing from it."""
     degraded = ("history",) if not stored.truncated.isdisjoint(request.visitors) else ()
-    found = [stored.histories.get(user, NO_HISTORY) for user in request.visitors]
-    return joined([one for one in found if one.items]), degraded
+    histories = [stored.histories.get(user, NO_HISTORY) for user in request.visitors]
+    return joined([history for history in histories if history.items]), degraded
 
 
 def joined(histories: Sequence[History]) -> History:

@@ -3,9 +3,8 @@
 import asyncio
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
 
 import orjson
 
@@ -13,113 +12,23 @@ from turret.service.observing.metrics import Metrics
 from turret.service.observing.quality import AnswerRecord
 from turret.service.overlay.fresh import FreshItems
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
-from turret.service.ranking.answers import Answer, Stages, ids_of, recommend
+from turret.service.ranking.answers import Answer, ids_of
+from turret.service.ranking.batches import MicroBatcher, RecordAnswers, Stages, recommend, recommend_timed
 from turret.service.ranking.item_view import item_status
 from turret.service.ranking.query import Query, QueryReader, at_position
+from turret.service.request_record import RequestRecord
 from turret.service.schemas.fields import read_cursor
 from turret.service.schemas.requests import RecommendRequest, SimilarRequest
 from turret.service.stores.contract import now_ms
 from turret.service.versions.gate import overlap_between
 from turret.service.versions.holder import LOOP_SECONDS, LoadedModel, ModelHolder
-from turret.tower.bundle.bundle import Bundle
 
 _WAITING_THREADS = 16
 # For long answers, and for batches: of two threads with many short answers each, the event loop gets the
 # interpreter back after twice as long.
 _RANKING_THREADS, _BATCH_THREADS = 2, 1
-# A longer answer takes longer to write than most take to be found; a longer history, to encode.
-_LOOP_ITEMS, _LOOP_HISTORY = 100, 1_000
 _LOOP_SCAN = 200_000  # items that a filter reads in a millisecond or two
 _MIN_VERSION_SECONDS = 1.0  # to wait until this worker has loaded the `min_version` of a request
-RecordAnswers = Callable[[Bundle, Sequence[AnswerRecord]], None]
-
-
-class _Waiting(NamedTuple):
-    model: LoadedModel
-    fresh: FreshItems
-    query: Query
-    answer: "asyncio.Future[tuple[Answer, Stages]]"
-
-
-class MicroBatcher:
-    """Answers requests that arrive in one iteration of the event loop together, stage by stage.
-
-    An answer runs through four libraries and megabytes of vectors, and each stage evicts the data of the
-    others from the processor's caches. With 16 connections a batch has about twelve requests; stage by stage,
-    each costs a third less than alone. No request waits for others: a batch has the requests that the loop
-    has read, and a lone request is a batch of its own. `record` receives the records of each batch.
-    """
-
-    def __init__(self, record: RecordAnswers) -> None:
-        self._record = record
-        self._waiting: list[_Waiting] = []
-
-    async def answer(self, model: LoadedModel, fresh: FreshItems, query: Query) -> tuple[Answer, Stages]:
-        """Answer a query; also return its share of the seconds of each stage. Raises as `recommend`."""
-        loop = asyncio.get_running_loop()
-        waiting = _Waiting(model, fresh, query, loop.create_future())
-        self._waiting.append(waiting)
-        if len(self._waiting) == 1:
-            loop.call_soon(self._begin)
-        return await waiting.answer
-
-    def _begin(self) -> None:
-        """Start a batch; if several wait, after those that arrived while these were being read."""
-        if len(self._waiting) > 1:
-            asyncio.get_running_loop().call_soon(self._run_batch)
-        else:
-            self._run_batch()
-
-    def _run_batch(self) -> None:
-        """Answer the queries that share a version with the first; the others go into the next batch."""
-        waiting = [entry for entry in self._waiting if not entry.answer.done()]  # else cancelled
-        if not waiting:
-            self._waiting = []
-            return
-        model, fresh = waiting[0].model, waiting[0].fresh
-        size = model.latency.batch_size
-        batch: list[_Waiting] = []
-        left: list[_Waiting] = []
-        for entry in waiting:
-            fits = entry.model is model and entry.fresh is fresh and len(batch) < size
-            (batch if fits else left).append(entry)
-        self._waiting = left
-        if left:
-            asyncio.get_running_loop().call_soon(self._run_batch)
-        self._answer(batch)
-
-    def _answer(self, batch: Sequence[_Waiting]) -> None:
-        model, stages, records = batch[0].model, Stages(), list[AnswerRecord]()
-        try:
-            queries = [entry.query for entry in batch]
-            answers = recommend_timed(model, batch[0].fresh, queries, stages, records)
-            self._record(model.bundle, records)  # inside: every caller gets an answer or an error
-        except Exception as error:
-            if len(batch) == 1:
-                batch[0].answer.set_exception(error)
-                return
-            for entry in batch:  # the error is that of one of them
-                self._answer([entry])
-            return
-        shares = {stage: seconds / len(batch) for stage, seconds in stages.items()}
-        for entry, answer in zip(batch, answers, strict=True):
-            entry.answer.set_result((answer, shares))
-
-
-def recommend_timed(
-    model: LoadedModel,
-    fresh: FreshItems,
-    queries: Sequence[Query],
-    stages: Stages,
-    records: list[AnswerRecord],
-) -> list[Answer]:
-    """Like `recommend`, but samples latency into the estimate of its version."""
-    if not model.latency.wants_sample():
-        return recommend(model, fresh, queries, stages, records)
-    begun = time.thread_time()
-    answers = recommend(model, fresh, queries, stages, records)
-    model.latency.add((time.thread_time() - begun) / len(queries))
-    return answers
 
 
 class Shadow:
@@ -195,20 +104,18 @@ class Recommender:
         # These wait for another process; the interpreter starts as many as are needed.
         self._waiting_threads = ThreadPoolExecutor(_WAITING_THREADS, "waiting")
 
-    async def recommend_one(self, request: RecommendRequest, facts: dict[str, Any]) -> bytes:
-        """Answer a request in JSON.
+    async def recommend_one(self, request: RecommendRequest, record: RequestRecord) -> bytes:
+        """Answer a request in JSON; its id chooses the version of requests without a user.
 
-        Stages in seconds, version and missing parts go into `facts`, whose `request_id` chooses the version
-        of requests without a user.
+        The stages, the version and the missing parts go into `record`.
         """
-        model = await self._model_for(request, facts.get("request_id"))
-        stages: Stages = facts.setdefault("stages", {})
+        model = await self._model_for(request, record.request_id)
         begun = time.perf_counter()
-        query = await self._queries.read(request, model, now_ms())
-        stages["history"] = time.perf_counter() - begun
-        answer = await self._answered(model, query, stages)
-        facts |= {"version": model.version, "degraded": answer["degraded"]}
-        if request.cursor is None:
+        query = await self._queries.read(request, model, record.received)
+        record.stages["history"] = time.perf_counter() - begun
+        answer = await self._answered(model, query, record.stages)
+        record.version, record.degraded = model.version, answer["degraded"]
+        if self._model_holder.traffic.shadow is not None and request.cursor is None:
             self._shadow.offer(query, answer)
         return orjson.dumps(answer)
 
@@ -233,7 +140,8 @@ class Recommender:
         """
         asked = request.as_recommendation()
         model = await self._model_for(asked, None)
-        query = (await self._queries.read(asked, model, now_ms()))._replace(similar_to=item)
+        query = await self._queries.read(asked, model, now_ms())
+        query.similar_to = item
         return await self._answered(model, query, {})
 
     async def item(self, item: str) -> Answer:
@@ -284,7 +192,7 @@ class Recommender:
         """Answer in a thread; only answers of usual size are samples of the version's latency."""
         loop = asyncio.get_running_loop()
         records: list[AnswerRecord] = []
-        is_usual = len(queries) == 1 and not _is_large(queries[0])
+        is_usual = len(queries) == 1 and not queries[0].is_large
         rank = recommend_timed if is_usual else recommend
         if model.bundle.manifest.index.is_remote:
             threads = self._waiting_threads
@@ -296,16 +204,9 @@ class Recommender:
 def _is_long(model: LoadedModel, fresh: FreshItems, query: Query) -> bool:
     """Whether an answer may take too long for the event loop."""
     # The time of a thread leaves out the waits of a search for another process.
-    if model.bundle.manifest.index.is_remote or model.latency.seconds > LOOP_SECONDS or _is_large(query):
+    if model.bundle.manifest.index.is_remote or model.latency.seconds > LOOP_SECONDS or query.is_large:
         return True
     if not query.request.filter and not query.rules:
         return False
     # The first answer to a filter compares it with every item.
     return len(model.bundle.vocabulary) + len(fresh) + len(fresh.replaced.by_row) > _LOOP_SCAN
-
-
-def _is_large(query: Query) -> bool:
-    """Whether an answer takes longer than most of its version."""
-    request, shown = query.request, query.after.shown if query.after else 0
-    is_many = request.k + shown > _LOOP_ITEMS or len(query.history) > _LOOP_HISTORY
-    return request.explain or not request.is_in_order or is_many

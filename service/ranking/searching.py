@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -10,12 +11,11 @@ from numpy.typing import NDArray
 
 from turret.service.overlay.fresh import FreshItems
 from turret.service.ranking.item_view import ItemView
-from turret.service.ranking.query import Query, ResolvedQuery
+from turret.service.ranking.query import Query
 from turret.service.schemas.fields import Cursor
 from turret.service.schemas.requests import RecommendRequest
 from turret.service.versions.holder import LoadedModel
 from turret.tower.catalog.filters import Filter
-from turret.tower.catalog.masks import RowMask
 from turret.tower.config import ScoringConfig
 from turret.tower.retrieval import NOTHING, Cap, Ranking, marginal_relevance
 
@@ -26,7 +26,41 @@ Scores = NDArray[np.float32]
 _FEW = 500
 
 
-def nearest(model: LoadedModel, fresh: FreshItems, query: ResolvedQuery, k: int) -> Ranking:
+def rank(queries: Sequence[Query], model: LoadedModel, view: ItemView) -> list[Ranking]:
+    """The ranking of each query; those without further conditions are searched for together."""
+    fresh, together = view.fresh, list[int]()
+    for position, query in enumerate(queries):
+        query.left_out, query.allowed = query.excluded, None
+        if query.filtering is not None:
+            query.allowed = fresh.allowed(query.filtering)
+        elif len(fresh.withdrawn) > _FEW:
+            query.allowed = fresh.served
+        elif len(fresh.withdrawn):
+            query.left_out = np.concatenate([query.excluded, fresh.withdrawn])
+        is_whole = query.allowed is None and query.only is None
+        if query.vector is not None and is_whole and query.is_plain:
+            together.append(position)
+    found: dict[int, Ranking] = {}
+    if len(together) > 1 and not view.bundle.manifest.index.is_remote:
+        plain = [queries[position] for position in together]
+        vectors, ks = np.array([query.vector for query in plain]), [query.request.k for query in plain]
+        out, bonuses = [query.left_out for query in plain], [query.bonus for query in plain]
+        found = dict(zip(together, model.retriever.nearest_of_each(vectors, ks, out, bonuses), strict=True))
+    rankings: list[Ranking] = []
+    for position, query in enumerate(queries):
+        if position in found:
+            ranking = found[position]
+            ranking = _with_fresh(model, fresh, query, query.request.k, ranking) if len(fresh) else ranking
+        elif query.is_plain:
+            ranking = nearest(model, fresh, query, query.request.k)
+        else:
+            ranked = partial(nearest, model, fresh, query)
+            ranking = select(ranked, query, view, by_towers=query.vector is not None)
+        rankings.append(ranking)
+    return rankings
+
+
+def nearest(model: LoadedModel, fresh: FreshItems, query: Query, k: int) -> Ranking:
     """The k items, of the bundle and fresh ones, with the highest scores for a query.
 
     Without a vector, a user gets the items with the most training events; fresh ones, which have none, are
@@ -34,30 +68,18 @@ def nearest(model: LoadedModel, fresh: FreshItems, query: ResolvedQuery, k: int)
     """
     if query.only is not None and not len(query.only):
         return NOTHING
-    out = left_out(fresh, query)
     if query.vector is None:
         if model.bundle.manifest.reads_queries:
             return model.retriever.popular(0)
-        return _with_fresh(model, fresh, query, k, model.retriever.popular(k, *out))
-    ranking = model.retriever.nearest(query.vector, k, *out, query.bonus, query.only)
-    return _with_fresh(model, fresh, query, k, ranking)
+        ranking = model.retriever.popular(k, query.left_out, query.allowed)
+    else:
+        ranking = model.retriever.nearest(
+            query.vector, k, query.left_out, query.allowed, query.bonus, query.only
+        )
+    return _with_fresh(model, fresh, query, k, ranking) if len(fresh) else ranking
 
 
-def nearest_of_each(model: LoadedModel, fresh: FreshItems, queries: Sequence[ResolvedQuery]) -> list[Ranking]:
-    """`nearest` of each query with a vector and without a filter, in fewer calls of the index."""
-    ks, outs = [query.query.request.k for query in queries], [left_out(fresh, query) for query in queries]
-    if any(allowed is not None for _, allowed in outs):
-        return [nearest(model, fresh, query, k) for query, k in zip(queries, ks, strict=True)]
-    vectors, bonuses = np.array([query.vector for query in queries]), [query.bonus for query in queries]
-    rankings = model.retriever.nearest_of_each(vectors, ks, [rows for rows, _ in outs], bonuses)
-    return [_with_fresh(model, fresh, *found) for found in zip(queries, ks, rankings, strict=True)]
-
-
-def _with_fresh(
-    model: LoadedModel, fresh: FreshItems, query: ResolvedQuery, k: int, ranking: Ranking
-) -> Ranking:
-    if not len(fresh):
-        return ranking
+def _with_fresh(model: LoadedModel, fresh: FreshItems, query: Query, k: int, ranking: Ranking) -> Ranking:
     scores: Scores = np.zeros(len(fresh.is_served), np.float32)
     if query.vector is not None:
         rows = np.arange(fresh.first_row, fresh.first_row + len(scores))
@@ -71,22 +93,11 @@ def scores_by_towers(scoring: ScoringConfig, user: Scores, vectors: Scores) -> S
     return (np.abs(products) if scoring.absolute else products) / np.float32(scoring.temperature)
 
 
-def scores_of(scoring: ScoringConfig, query: ResolvedQuery, rows: Rows, vectors: Scores) -> Scores:
+def scores_of(scoring: ScoringConfig, query: Query, rows: Rows, vectors: Scores) -> Scores:
     """The scores [K] of the items `rows`, of these vectors [K, D], with what they gain by a repeat term."""
     assert query.vector is not None
     scores = scores_by_towers(scoring, query.vector, vectors)
     return scores if query.bonus is None else scores + query.bonus.gains(rows, scores)
-
-
-def left_out(fresh: FreshItems, query: ResolvedQuery) -> tuple[Rows, RowMask | None]:
-    """The rows of the bundle to leave out, and the mask of the allowed ones."""
-    if query.filtering is not None:
-        return query.excluded, fresh.allowed(query.filtering)
-    if not len(fresh.withdrawn):
-        return query.excluded, None
-    if len(fresh.withdrawn) > _FEW:
-        return query.excluded, fresh.served
-    return np.concatenate([query.excluded, fresh.withdrawn]), None
 
 
 def merge(

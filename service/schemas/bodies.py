@@ -6,14 +6,13 @@ from io import BytesIO
 from typing import Any, TypeVar
 
 import orjson
-from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
-from starlette.types import Scope
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from turret.service.errors import BodyError, InvalidFieldError, RequestError, without_frames
-from turret.tower.errors import first_with_others
+from turret.service.schemas.fields import errors_again
+from turret.tower.errors import MOST_OTHERS, first_with_others
 
-BODY = "turret.body"  # the key of a body in the scope of its request
 DEPTH = 32  # levels of nesting
 # Lists and objects, and keys, of one body. A batch of 100 requests with filters has some thousands; 300,000
 # empty lists in a megabyte keep the parser, which can't be interrupted, for 20 to 100 ms, 90,000 keys for 15.
@@ -53,9 +52,35 @@ Schema = TypeVar("Schema", bound=BaseModel)
 _thread = ThreadPoolExecutor(1, "bodies")
 
 
-async def read_body(scope: Scope, schema: type[Schema]) -> Schema:
-    """Read the body that `Admission` put into the scope, a long one in a thread. Raises as `read_schema`."""
-    body: bytes = scope[BODY]
+class Body(BaseModel):
+    """A request's body: exact types, no unknown fields."""
+
+    # `_refuse_unknown` in place of `extra="forbid"`, whose message doesn't list the fields.
+    model_config = ConfigDict(frozen=True, strict=True, json_schema_extra={"additionalProperties": False})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unknown(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or data.keys() <= cls.model_fields.keys():
+            return data
+        message = f"unknown field; the fields are {', '.join(cls.model_fields)}"
+        unknown = [name for name in data if name not in cls.model_fields]
+        errors = [
+            InitErrorDetails(
+                type=PydanticCustomError("unknown_field", "{message}", {"name": name, "message": message}),
+                input=data,
+            )
+            for name in unknown[: MOST_OTHERS + 1]
+        ]
+        try:
+            cls.model_validate({name: value for name, value in data.items() if name in cls.model_fields})
+        except ValidationError as error:  # the known ones may have faults too
+            errors += errors_again(error)
+        raise ValidationError.from_exception_data(cls.__name__, errors)
+
+
+async def read_body(body: bytes, schema: type[Schema]) -> Schema:
+    """Read a body, a long one in a thread. Raises as `read_schema`."""
     if is_short(body):
         return read_schema(body, schema)
     return await asyncio.get_running_loop().run_in_executor(_thread, read_schema, body, schema)
@@ -64,18 +89,18 @@ async def read_body(scope: Scope, schema: type[Schema]) -> Schema:
 Line = tuple[int, Schema | RequestError]  # the number of a line, and its content or its refusal
 
 
-async def read_lines(scope: Scope, schema: type[Schema], most: int) -> list[Line[Schema]]:
+async def read_lines(body: bytes, schema: type[Schema], most: int) -> list[Line[Schema]]:
     """Read a body of JSON lines, without those that are blank; one above `LINE_BYTES` is refused (413).
 
     Raises BodyError (413) for more than `most` lines, of which only blank ones at the end don't count.
     """
 
     def read() -> list[Line[Schema]]:
-        body: bytes = scope.pop(BODY).removeprefix(_MARK).rstrip()  # the answer may be as large
-        if body.count(b"\n") >= most:
+        text = body.removeprefix(_MARK).rstrip()
+        if text.count(b"\n") >= most:
             message = f"the body has more than {most} lines; send it in parts"
             raise BodyError("body", None, message, status=413)
-        lines = enumerate(BytesIO(body), start=1)
+        lines = enumerate(BytesIO(text), start=1)
         return [(number, _read_line(line, schema)) for number, line in lines if not line.isspace()]
 
     return await asyncio.get_running_loop().run_in_executor(_thread, read)

@@ -2,20 +2,12 @@
 
 from typing import Any, ClassVar, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from turret.data.features.texts import QUERY
-from turret.data.kinds import Seen
 from turret.data.vocabulary import STRANGER
+from turret.service.schemas.bodies import Body
 from turret.service.schemas.fields import (
     HISTORY_LIMIT,
     KIND_LENGTH,
@@ -34,10 +26,8 @@ from turret.service.schemas.fields import (
     Time,
     VersionName,
     check_entries,
-    errors_again,
     show_time,
 )
-from turret.tower.errors import MOST_OTHERS
 from turret.tower.repeats import Slot
 
 BATCH_LIMIT = 100
@@ -48,33 +38,6 @@ BATCH_ITEMS = 10_000
 _LARGEST_SCORE = 1e30  # above any score, and well within float32
 # A factory: pydantic copies a default, which takes longer.
 _EMPTY: Any = Field(default_factory=dict, json_schema_extra={"default": {}})
-
-
-class Body(BaseModel):
-    """A request's body: exact types, no unknown fields."""
-
-    # `_refuse_unknown` in place of `extra="forbid"`, whose message doesn't list the fields.
-    model_config = ConfigDict(frozen=True, strict=True, json_schema_extra={"additionalProperties": False})
-
-    @model_validator(mode="before")
-    @classmethod
-    def _refuse_unknown(cls, data: Any) -> Any:
-        if not isinstance(data, dict) or data.keys() <= cls.model_fields.keys():
-            return data
-        message = f"unknown field; the fields are {', '.join(cls.model_fields)}"
-        unknown = [name for name in data if name not in cls.model_fields]
-        errors = [
-            InitErrorDetails(
-                type=PydanticCustomError("unknown_field", "{message}", {"name": name, "message": message}),
-                input=data,
-            )
-            for name in unknown[: MOST_OTHERS + 1]
-        ]
-        try:
-            cls.model_validate({name: value for name, value in data.items() if name in cls.model_fields})
-        except ValidationError as error:  # the known ones may have faults too
-            errors += errors_again(error)
-        raise ValidationError.from_exception_data(cls.__name__, errors)
 
 
 class RankingRequest(Body):
@@ -142,15 +105,6 @@ class RecommendRequest(RankingRequest):
     features: Features = _EMPTY
     exclude_seen: SeenKinds = None
     among: Slot = "all"
-
-    def as_recommendation(self) -> "RecommendRequest":
-        """The request that the ranking reads: itself."""
-        return self
-
-    def seen(self, default: Seen) -> Seen:
-        """Whose items the answer leaves out; `default` is that of the version."""
-        seen: Seen = self.exclude_seen
-        return default if seen is None else seen
 
     @property
     def visitors(self) -> tuple[str, ...]:

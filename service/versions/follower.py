@@ -98,8 +98,7 @@ class Follower:
 
         It may have missed an activation that all others have reported.
         """
-        self._note_stop()
-        return self._stops > self._caught_up
+        return self._stops > self._caught_up or self._clock() - self._ran > STOPPED_SECONDS
 
     def _tick(self) -> None:
         self._note_stop()

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -29,7 +30,7 @@ LOOP_SECONDS = 0.005
 _BATCH_SECONDS, _LARGEST_BATCH = 0.02, 16
 _WEIGHT = 0.1  # of each answer in the mean
 # Reading the clock of a thread is a system call, which can cost a tenth of an answer.
-_FIRST, _EACH = 16, 32
+_FIRST, _SHARE = 16, 1 / 32
 
 
 class LatencyEstimate:
@@ -39,19 +40,20 @@ class LatencyEstimate:
     machine every answer seems slow.
     """
 
-    __slots__ = ("_answers", "seconds")
+    __slots__ = ("_samples", "seconds")
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        self._answers = 0
+        self._samples = 0
 
+    @property
     def wants_sample(self) -> bool:
-        """Whether to time the next answer: the first ones, all while they are slow, else some."""
-        self._answers += 1
-        return self._answers <= _FIRST or self.seconds > LOOP_SECONDS or self._answers % _EACH == 0
+        """Whether to time the next answer: the first ones, all while they are slow, else a share of them."""
+        return self._samples < _FIRST or self.seconds > LOOP_SECONDS or random.random() < _SHARE
 
     def add(self, seconds: float) -> None:
         """Add the processor time of an answer, from any thread."""
+        self._samples += 1
         self.seconds += (seconds - self.seconds) * (_WEIGHT if self.seconds else 1.0)
 
     @property

@@ -43,10 +43,10 @@ def an_id_counts_as_a_short_one(original: Any, item: Any, *given: Any) -> Any:
     return original(item[:8], *given)
 
 
-@planted("service.overlay.item_overlay_cache:ItemOverlayCache.current", "service/test_overlay.py")
-def a_stale_overlay_is_current(original: Any, self: Any, bundle: Any) -> Any:
+@planted("service.overlay.item_overlay_cache:ItemOverlayCache.for_answer", "service/test_overlay.py")
+async def a_stale_overlay_is_current(original: Any, self: Any, bundle: Any) -> Any:
     entry = self._entries.get(bundle)
-    return None if entry is None else entry.fresh
+    return await original(self, bundle) if entry is None else (entry.fresh, ())
 
 
 @planted("service.overlay.item_overlay_cache:ItemOverlayCache._with_next_page", "service/test_overlay.py")
@@ -69,9 +69,9 @@ def fresh_items_without_a_use_come_again(original: Any, *given: Any) -> Any:
     return original(*given[:6])
 
 
-@planted("service.ranking.query:check_among", "service/test_http_slots.py")
+@planted("service.ranking.resolving:_check_page", "service/test_http_slots.py")
 def the_pages_of_one_slot_go_on_with_another(original: Any, query: Any, manifest: Any) -> Any:
-    return original(query._replace(after=None), manifest)
+    return original(replace(query, after=None), manifest)
 
 
 @planted("service.ranking.query:_is_enough", "service/test_ranking.py")
@@ -87,9 +87,12 @@ def items_of_the_score_of_a_withdrawn_item_are_left_out_of_the_next_page(
     return original(ranking, after) & (is_there | (ranking.scores < np.float32(after.score)))
 
 
-@planted("service.schemas.requests:RecommendRequest.seen", "service/test_http_recommend.py")
-def the_default_of_a_version_for_used_items_is_not_read(original: Any, self: Any, default: Any) -> Any:
-    return original(self, True)
+@planted("service.ranking.resolving:resolve", "service/test_http_recommend.py")
+def the_default_of_a_version_for_used_items_is_not_read(original: Any, query: Any, view: Any) -> Any:
+    request = query.request
+    if request.exclude_seen is None:
+        query.request = request.model_copy(update={"exclude_seen": True})
+    original(query, view)
 
 
 @planted("service.ranking.searching:_with_fresh", "service/test_http_recommend.py")

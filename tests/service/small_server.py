@@ -18,7 +18,6 @@ from turret.service.http.admission import BODY_BYTES, Admission
 from turret.service.http.edge import Edge
 from turret.service.http.guard import guarded
 from turret.service.observing.metrics import Metrics
-from turret.service.schemas.bodies import BODY
 from turret.service.settings import Settings
 
 GET = b"GET /v1/recommend HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -50,11 +49,11 @@ class Application:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         self.began += 1
         is_closed = scope["path"] == "/closed"
-        body = scope.get(BODY, b"")
+        body = scope["turret"].body
         self.requests.append((dict(scope["headers"]).get(b"authorization", b""), body))
         await self.open.wait()
         headers = [(b"content-length", b"%d" % self.size)]
-        if BODY in scope:
+        if not is_closed and scope["turret"].call.lane != "probe":
             headers.append((b"x-body", b"%d" % len(body)))
         status = 401 if is_closed else 200
         await send({"type": "http.response.start", "status": status, "headers": headers})

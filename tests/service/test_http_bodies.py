@@ -13,7 +13,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError
 
 from turret.service.errors import InvalidFieldError, RequestError
-from turret.service.schemas.bodies import BODY, SHORT_BODY, parse, read_body, read_schema
+from turret.service.schemas.bodies import SHORT_BODY, parse, read_body, read_schema
 from turret.service.schemas.fields import Cursor, CursorText, check_time, read_cursor, show_time
 from turret.service.schemas.requests import BatchRequest, EventsRequest, RecommendRequest
 
@@ -89,11 +89,11 @@ async def test_long_bodies_are_parsed_outside_the_event_loop_with_the_same_error
 
     monkeypatch.setattr(RecommendRequest, "model_validate", noting)
     body = {"filter": {"a": "x" * size}}
-    found = await read_body({BODY: json.dumps(body).encode()}, RecommendRequest)
+    found = await read_body(json.dumps(body).encode(), RecommendRequest)
     assert found.filter == body["filter"]
     assert (threads != [threading.get_ident()]) == is_beside
     with pytest.raises(InvalidFieldError) as caught:
-        await read_body({BODY: json.dumps({"k": 0, **body}).encode()}, RecommendRequest)
+        await read_body(json.dumps({"k": 0, **body}).encode(), RecommendRequest)
     assert caught.value.field == "k"
 
 

@@ -8,12 +8,14 @@ import pytest
 
 from tests.service.small_server import GET, POST, PROBE, Application, refused, running, served
 from tests.support.until import eventually
+from turret.service.calls import find
 from turret.service.errors import BodyError
 from turret.service.http import guard
 from turret.service.http.admission import SMALL_ANSWER, Admission, _Request
 from turret.service.http.guard import FRAMING_BYTES, HEAD_BYTES, Guard
 from turret.service.http.turns import A_TURN
 from turret.service.process.server import config_of, connection_limit
+from turret.service.request_record import RequestRecord
 from turret.service.settings import Settings
 
 BODY = b"0123456789"
@@ -196,8 +198,9 @@ async def test_a_length_of_thousands_of_digits_is_refused_without_the_guard() ->
     async def nothing(*_: Any) -> None:
         raise AssertionError
 
-    scope: Any = {"type": "http", "method": "POST", "path": "/v1/recommend"}
-    scope["headers"] = [(b"content-length", b"0" * 5_000 + b"5")]
+    headers = {b"content-length": b"0" * 5_000 + b"5"}
+    record = RequestRecord(find("POST", "/v1/recommend"), headers, "1", 0)
+    scope: Any = {"type": "http", "method": "POST", "turret": record}
     with pytest.raises(BodyError) as error:
         await Admission(nothing, Settings(), nothing)(scope, nothing, nothing)  # type: ignore[arg-type]
     assert error.value.status == 413

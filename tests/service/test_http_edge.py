@@ -22,7 +22,7 @@ from turret.service.http.app import create_app
 from turret.service.http.edge import Edge, request_id
 from turret.service.observing.logs import Logs
 from turret.service.observing.metrics import Metrics
-from turret.service.ranking.answers import recommend
+from turret.service.ranking.batches import recommend
 from turret.service.schemas.fields import Cursor
 from turret.service.settings import Settings
 from turret.service.stores.contract import CHANGES_PAGE, Changes, Event, History, NewChange, Stores
@@ -70,7 +70,8 @@ def desk() -> Iterator[Desk]:
 
 def answering(status: int = 200, **facts: Any) -> ASGIApp:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        scope["turret"].update(facts)
+        for name, value in facts.items():
+            setattr(scope["turret"], name, value)
         await send({"type": "http.response.start", "status": status, "headers": []})
         await send({"type": "http.response.body", "body": b"{}"})
 
@@ -271,7 +272,8 @@ def test_long_answers_are_ranked_beside_the_event_loop(
         threads.append(threading.current_thread().name.startswith("ranking"))
         return recommend(*given)
 
-    monkeypatch.setattr("turret.service.ranking.recommender.recommend", noted)
+    for module in ("batches", "recommender"):
+        monkeypatch.setattr(f"turret.service.ranking.{module}.recommend", noted)
     app = create_app(settings)
     with TestClient(app) as client:
         recommended(client, history=[101], **body)

@@ -18,7 +18,8 @@ from tests.support.repeats import ranking, repeating
 from tests.support.service_app import ids, post_events, recommended, serving
 from turret.service.overlay.fresh import FreshItems, Sent
 from turret.service.overlay.persistent import GrowingArray, LayeredMap
-from turret.service.ranking.answers import ids_of, recommend
+from turret.service.ranking.answers import ids_of
+from turret.service.ranking.batches import recommend
 from turret.service.ranking.query import NO_HISTORY, make_query
 from turret.service.schemas.requests import RecommendRequest
 from turret.service.versions.follower import Follower

@@ -314,7 +314,8 @@ def test_a_faulty_address_of_a_collector_is_refused_without_its_secret(
 
 async def answer(scope: Scope, receive: Receive, send: Send) -> None:
     """Answer as the query says, like the layers within telemetry."""
-    scope["turret"].update(version="v1", stages={"parse": 0.001, "search": 0.002})
+    scope["turret"].version = "v1"
+    scope["turret"].stages = {"parse": 0.001, "search": 0.002}
     status = int(scope["query_string"] or b"200")
     await send({"type": "http.response.start", "status": status, "headers": []})
     await send({"type": "http.response.body", "body": b"{}"})

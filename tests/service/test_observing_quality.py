@@ -85,7 +85,7 @@ def test_an_answer_that_could_have_no_item_has_no_recall() -> None:
 def test_what_is_offered_is_measured_beside_and_a_failure_ends_nothing() -> None:
     """The buffers of an answer may be used again at once."""
     clock, metrics = Clock(), Metrics()
-    sampler = RecallSampler(metrics, 1.0, clock)
+    sampler = RecallSampler(metrics, clock)
     vector, rows, excluded = np.ones(1, np.float32), np.array([7, 6]), np.array([5])
     sampler.offer(EIGHT, record(vector, 2, rows, excluded=excluded))
     vector[:], rows[:], excluded[:] = -1, 0, 7
@@ -124,7 +124,7 @@ def test_other_answers_are_far_once_there_are_enough_for_one_to_two_windows(
     recorded.counts = {"scores": np.full(10, 4.0), "popularity": np.full(10, 40.0)}
     monkeypatch.setattr("turret.service.observing.quality.Reference", lambda bundle: recorded)
     clock, metrics = Clock(), Metrics()
-    drift = Drift(metrics, share=1.0, clock=clock)
+    drift = Drift(metrics, clock)
     live, later = cast(Bundle, object()), cast(Bundle, object())
 
     def offer(times: int) -> None:

@@ -228,9 +228,8 @@ async def test_a_change_during_a_read_is_read_by_the_next_request(bundle: Bundle
 
     overlay = ItemOverlayCache(Overtaken())
     assert len(await overlay.of(bundle)) == 0
-    assert overlay.current(bundle) is None
-    assert len(await overlay.of(bundle)) == 1
-    assert overlay.current(bundle) is not None
+    fresh, missing = await overlay.for_answer(bundle)
+    assert (len(fresh), missing) == (1, ())
 
 
 async def test_an_unavailable_store_delays_no_answer(bundle: Bundle) -> None:

@@ -20,10 +20,9 @@ from turret.service.observing.quality import AnswerRecord
 from turret.service.overlay.fresh import FreshItems
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.overlay.persistent import GrowingArray
-from turret.service.ranking.answers import recommend
+from turret.service.ranking.batches import MicroBatcher, recommend
 from turret.service.ranking.item_view import ItemView
 from turret.service.ranking.query import NO_HISTORY, Query, QueryReader, make_query
-from turret.service.ranking.recommender import MicroBatcher
 from turret.service.ranking.searching import (
     CAPPED,
     CAPPED_PER_ITEM,
@@ -316,7 +315,7 @@ def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         sizes.append(len(queries))
         return recommend(live, fresh, queries, *more)
 
-    monkeypatch.setattr("turret.service.ranking.recommender.recommend", counted)
+    monkeypatch.setattr("turret.service.ranking.batches.recommend", counted)
     return sizes
 
 

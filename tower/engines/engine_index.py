@@ -12,8 +12,8 @@ from turret.tower.catalog.masks import RowMask
 from turret.tower.engines.access import Connection, connection
 from turret.tower.engines.fields import where_of
 from turret.tower.format.index_settings import EngineSettings
-from turret.tower.index.faiss_calls import Found, ordered
-from turret.tower.index.index import ExactIndex, Index
+from turret.tower.index.faiss_calls import Found
+from turret.tower.index.index import ExactIndex, Index, ordered
 
 # Withdrawn and replaced items are dropped from an answer, of which so many more are fetched.
 _SPARE = 8
@@ -55,10 +55,12 @@ class EngineIndex(Index):
         """The exact search over the bundle's vectors, mapped from their file."""
         return self._exact
 
-    def nearest(self, vector: NDArray[np.float32], k: int, allowed: RowMask | None = None) -> Found:
+    def nearest(
+        self, vector: NDArray[np.float32], k: int, allowed: RowMask | None = None, spare: int = 0
+    ) -> Found:
         """As `Index.nearest`. Raises EngineError when the engine is unavailable."""
         count = len(self) if allowed is None else allowed.count
-        k = min(k, count)
+        k = min(k + spare, count)
         where, added, dropped = _ALL if allowed is None else allowed.derived(engine_form)
         fetch = min(k + min(dropped, _SPARE + 2 * dropped * k // max(1, count)), len(self))
         breadth = self.settings.breadth(count - len(added) + dropped, fetch)

@@ -18,8 +18,8 @@ from turret.tower.catalog.masks import RowMask
 from turret.tower.errors import BundleError
 from turret.tower.format.checksums import lengths_of
 from turret.tower.format.index_settings import ApproximateSettings, HnswSettings, IvfPqSettings, SearchParams
-from turret.tower.index.faiss_calls import Found, faiss, one_thread, ordered, read_faiss, write_faiss
-from turret.tower.index.index import ExactIndex, Index
+from turret.tower.index.faiss_calls import Found, faiss, one_thread, read_faiss, write_faiss
+from turret.tower.index.index import ExactIndex, Index, ordered
 from turret.tower.index.soundness import RowsError, check_rows
 
 Vectors = NDArray[np.float32]
@@ -113,11 +113,11 @@ class ApproximateIndex(Index):
         """Between those of the settings; None beyond the largest k of them."""
         return self._params(k)
 
-    def nearest(self, vector: Vectors, k: int, allowed: RowMask | None = None) -> Found:
+    def nearest(self, vector: Vectors, k: int, allowed: RowMask | None = None, spare: int = 0) -> Found:
         """As `Index.nearest`; exact where k is beyond the settings, or too few allowed rows are proposed."""
         if allowed is None:
-            return self.nearest_of_each(vector[None], k)[0]
-        k = min(k, allowed.count)
+            return self.nearest_of_each(vector[None], k, spare)[0]
+        k = min(k + spare, allowed.count)
         params = self._params(k)
         # Without lists, codes take no selector.
         if params is None or k == 0 or self.settings.reads_all:

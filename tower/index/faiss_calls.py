@@ -1,4 +1,4 @@
-"""FAISS's calls on raw pointers, its files, and the order of answers."""
+"""FAISS's calls on raw pointers, and its files."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,18 +34,6 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         faiss.omp_set_num_threads(threads)
-
-
-def ordered(rows: NDArray[np.int64], scores: NDArray[np.float32], k: int) -> Found:
-    """The best `k` of rows [M] and their scores [M], in the stated order."""
-    order = np.lexsort((rows, -scores))[:k]
-    return rows[order], scores[order]
-
-
-def check_finite(vector: NDArray[np.float32]) -> None:
-    """Raise ValueError unless all numbers of a vector, or of several, are finite."""
-    if not np.isfinite(vector).all():
-        raise ValueError(f"a search needs a finite vector, not {vector!r}")
 
 
 def read_faiss(path: Path) -> Any:

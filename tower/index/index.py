@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from turret.tower.catalog.masks import RowMask
 from turret.tower.format.index_settings import FlatSettings, IndexSettings
-from turret.tower.index.faiss_calls import Found, check_finite, faiss, ordered
+from turret.tower.index.faiss_calls import Found, faiss
 
 # From here on FAISS's heap costs more than all scores and one partial sort (27,000 x 64: 290 against 130
 # microseconds at k = 1,000), and with several OpenMP threads it waits for each of them.
@@ -36,8 +36,12 @@ class Index(ABC):
         """
 
     @abstractmethod
-    def nearest(self, vector: NDArray[np.float32], k: int, allowed: RowMask | None = None) -> Found:
+    def nearest(
+        self, vector: NDArray[np.float32], k: int, allowed: RowMask | None = None, spare: int = 0
+    ) -> Found:
         """The best k of the allowed rows for one finite, contiguous `vector` [D] and k >= 1, unchecked.
+
+        `spare` more come with the effort for `k`, where a kind has one.
 
         Returns:
             Rows and inner products, both [k'], higher ones first, then lower rows; k' is k or the number of
@@ -47,11 +51,8 @@ class Index(ABC):
         """
 
     def nearest_of_each(self, vectors: NDArray[np.float32], k: int, spare: int = 0) -> list[Found]:
-        """The best `k` rows of each of `vectors` [B, D], and `spare` more with the effort for `k`.
-
-        An answer is independent of its batch.
-        """
-        return [self.nearest(vector, k + spare) for vector in vectors]
+        """`nearest` of each of `vectors` [B, D]; an answer is independent of its batch."""
+        return [self.nearest(vector, k, None, spare) for vector in vectors]
 
     @property
     @abstractmethod
@@ -81,8 +82,8 @@ class Index(ABC):
         `allowed` [N] allows if that is less. Raises ValueError for a k below 1, vectors that are not finite,
         or a mask of another length.
         """
-        if k < 1:
-            raise ValueError(f"a search needs k >= 1 and finite vectors, not k = {k}")
+        if k < 1 or not np.isfinite(vectors).all():
+            raise ValueError(f"a search needs k >= 1 and finite vectors; k is {k}")
         if allowed is not None and allowed.shape != (len(self),):
             raise ValueError(f"allowed has shape {allowed.shape} where the index has {len(self)} rows")
         mask = None if allowed is None else RowMask(allowed)
@@ -90,10 +91,15 @@ class Index(ABC):
         rows = np.empty((len(vectors), k), dtype=np.int64)
         scores = np.empty((len(vectors), k), dtype=np.float32)
         for position, vector in enumerate(np.ascontiguousarray(vectors, dtype=np.float32)):
-            check_finite(vector)
             if k:
                 rows[position], scores[position] = self.nearest(vector, k, mask)
         return rows, scores
+
+
+def ordered(rows: NDArray[np.int64], scores: NDArray[np.float32], k: int) -> Found:
+    """The best `k` of rows [M] and their scores [M], in the stated order."""
+    order = np.lexsort((rows, -scores))[:k]
+    return rows[order], scores[order]
 
 
 class ExactIndex(Index):
@@ -128,16 +134,25 @@ class ExactIndex(Index):
         """The indexed vectors [N, D], without a copy."""
         return self._vectors
 
-    def nearest(self, vector: NDArray[np.float32], k: int, allowed: RowMask | None = None) -> Found:
+    def nearest(
+        self, vector: NDArray[np.float32], k: int, allowed: RowMask | None = None, spare: int = 0
+    ) -> Found:
         """As `Index.nearest`; where the cut goes through a tie, all rows that tie compete."""
         count = self._count if allowed is None else allowed.count
-        k = min(k, count)
+        k = min(k + spare, count)
         fetch = min(k + 1, count)
         if not k:
             return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
         if fetch > _LARGE_K:
             return self._of_all(vector, k, allowed)
-        rows, scores = self._fetch(vector, fetch, allowed)
+        rows, scores = np.empty(fetch, dtype=np.int64), np.empty(fetch, dtype=np.float32)
+        best = fetch, faiss.swig_ptr(scores), faiss.swig_ptr(rows)
+        searched = faiss.swig_ptr(vector), self._pointer
+        if allowed is None:
+            faiss.knn_inner_product(*searched, self._dimension, 1, count, *best)
+        else:
+            chosen = faiss.swig_ptr(allowed.rows)
+            faiss.knn_inner_products_by_idx(*searched, chosen, self._dimension, 1, self._count, count, *best)
         if len(set(scores.tolist())) == len(scores):
             return rows[:k], scores[:k]
         if fetch < count and scores[-1] == scores[k - 1]:
@@ -161,26 +176,6 @@ class ExactIndex(Index):
     @cached_property
     def _every_row(self) -> NDArray[np.int64]:
         return np.arange(self._count, dtype=np.int64)
-
-    def _fetch(self, vector: NDArray[np.float32], fetch: int, allowed: RowMask | None) -> Found:
-        rows, scores = np.empty(fetch, dtype=np.int64), np.empty(fetch, dtype=np.float32)
-        into = fetch, faiss.swig_ptr(scores), faiss.swig_ptr(rows)
-        query = faiss.swig_ptr(vector)
-        if allowed is None:
-            faiss.knn_inner_product(query, self._pointer, self._dimension, 1, self._count, *into)
-        else:
-            chosen = allowed.rows
-            faiss.knn_inner_products_by_idx(
-                query,
-                self._pointer,
-                faiss.swig_ptr(chosen),
-                self._dimension,
-                1,
-                self._count,
-                len(chosen),
-                *into,
-            )
-        return rows, scores
 
     def _of_all(self, vector: NDArray[np.float32], k: int, allowed: RowMask | None) -> Found:
         """Score every allowed row, and keep all that tie with the k-th best before they are ordered."""

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from turret.tower.catalog.masks import RowMask
 from turret.tower.config import ScoringConfig
 from turret.tower.errors import EngineError
-from turret.tower.index.faiss_calls import Found, check_finite, ordered
-from turret.tower.index.index import Index
+from turret.tower.index.faiss_calls import Found
+from turret.tower.index.index import Index, ordered
 
 Rows = NDArray[np.integer[Any]]
 # How many more than k are fetched at first where rows are excluded. Of the histories that bundles record (19
@@ -92,8 +92,6 @@ class Planner:
         are left. Where the engine of the index fails, the exact search answers. Raises ValueError for a k
         below 1 and a vector that isn't finite.
         """
-        vector = np.ascontiguousarray(vector, dtype=np.float32)
-        check_finite(vector)
         return self._planned(self._query(vector, k, excluded, allowed))
 
     def products(self, vector: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -112,7 +110,6 @@ class Planner:
         70 % of the time that they take one by one.
         """
         vectors = np.ascontiguousarray(vectors, dtype=np.float32)
-        check_finite(vectors)
         queries = [self._query(*each, None) for each in zip(vectors, ks, excluded, strict=True)]
         if self.absolute or self._index.settings.is_remote:
             return [self._planned(query) for query in queries]
@@ -131,7 +128,12 @@ class Planner:
         index, sure, fetch, kind, allowed = query.chosen, query.sure, query.fetch, query.kind, query.allowed
         while True:
             try:
-                rows, products = found or self._found(index, query.vector, sure, fetch, allowed)
+                if found is not None:
+                    rows, products = found
+                elif query.vector.ndim == 1:
+                    rows, products = index.nearest(query.vector, sure, allowed, fetch - sure)
+                else:
+                    rows, products = self._of_several(index, query.vector, sure, allowed, fetch - sure)
             except EngineError:
                 index, kind = self.exact, "fallback"
                 continue
@@ -144,26 +146,23 @@ class Planner:
             sure = fetch = min(query.most, 4 * fetch)
             found = None
 
-    def _found(
-        self, index: Index, vector: NDArray[np.float32], sure: int, k: int, allowed: RowMask | None
+    def _of_several(
+        self, index: Index, vectors: NDArray[np.float32], k: int, allowed: RowMask | None, spare: int
     ) -> Found:
-        """The best `k` rows, of several vectors by the largest of their products, each once."""
-        answers = (
-            index.nearest_of_each(np.atleast_2d(vector), sure, k - sure)
-            if allowed is None
-            else [index.nearest(each, k, allowed) for each in np.atleast_2d(vector)]
-        )
-        if vector.ndim == 1:
-            return answers[0]
+        """The best rows of several vectors [V, D] by the largest of their products, each once."""
+        answers = [index.nearest(vector, k, allowed, spare) for vector in vectors]
         rows, products = map(np.concatenate, zip(*answers, strict=True))
         rows, products = ordered(rows, np.abs(products) if self.absolute else products, len(rows))
-        first = np.sort(np.unique(rows, return_index=True)[1])[:k]
+        first = np.sort(np.unique(rows, return_index=True)[1])[: k + spare]
         return rows[first], products[first]
 
     def _query(
         self, vector: NDArray[np.float32], k: int, excluded: Rows | None, allowed: RowMask | None
     ) -> _Query:
         """Choose the index to search, and how many rows to fetch: of many excluded ones, few come first."""
+        vector = np.ascontiguousarray(vector, dtype=np.float32)
+        if not np.isfinite(vector).all():
+            raise ValueError(f"a search needs a finite vector, not {vector!r}")
         if k < 1:
             raise ValueError(f"a search needs k >= 1, not {k}")
         if self.absolute:

@@ -17,6 +17,7 @@ from starlette.datastructures import QueryParams
 from turret.data.vocabulary import ID_LENGTH, plain_id
 from turret.service.components import Components
 from turret.service.errors import InvalidFieldError
+from turret.service.request_record import RequestRecord
 from turret.service.schemas.bodies import Line, Schema, parameter_error, read_body, read_lines
 from turret.service.schemas.fields import K_LIMIT
 from turret.tower.errors import MOST_OTHERS, first_with_others
@@ -27,7 +28,13 @@ async def _parts(request: Request) -> Components:  # a coroutine, as FastAPI cal
     return parts
 
 
+async def _record(request: Request) -> RequestRecord:
+    record: RequestRecord = request.scope["turret"]
+    return record
+
+
 Parts = Annotated[Components, Depends(_parts)]
+Recorded = Annotated[RequestRecord, Depends(_record)]
 
 
 class Reads(Generic[Schema]):
@@ -42,9 +49,11 @@ class Reads(Generic[Schema]):
 
     async def __call__(self, request: Request) -> Schema | list[Line[Schema]]:
         """Read the body of a request. Raises RequestError."""
+        record: RequestRecord = request.scope["turret"]
         if self.most is None:
-            return await read_body(request.scope, self.schema)
-        return await read_lines(request.scope, self.schema, self.most)
+            return await read_body(record.body, self.schema)
+        body, record.body = record.body, b""  # the answer may be as large, and this is free by then
+        return await read_lines(body, self.schema, self.most)
 
 
 K = Annotated[int, Query(ge=1, le=K_LIMIT)]

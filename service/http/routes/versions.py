@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Response
 
 from turret.service.components import Components
 from turret.service.errors import ConflictError, InvalidFieldError, RequestError, ServiceError
-from turret.service.http.routes.dependencies import CHECKED, K, Parts, Reads, json_response
+from turret.service.http.routes.dependencies import CHECKED, K, Parts, Reads, Recorded, json_response
 from turret.service.schemas.fields import VersionName
 from turret.service.schemas.requests import (
     ActivateRequest,
@@ -61,10 +61,9 @@ async def activations(parts: Parts) -> Response:
     return json_response({"activations": [line.model_dump(mode="json") for line in lines]})
 
 
-async def _key_name(request: Request) -> str:
+async def _key_name(record: Recorded) -> str:
     """The name of the request's key; the key that the service made for itself has none."""
-    name: str | None = request.scope["turret"]["key"].name
-    return name or "admin"
+    return (record.key.name if record.key else None) or "admin"
 
 
 KeyName = Annotated[str, Depends(_key_name)]

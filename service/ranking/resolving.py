@@ -1,0 +1,172 @@
+"""From what was sent to what a version ranks: ids to rows, kinds to codes, histories to vectors."""
+
+from collections.abc import Sequence
+from itertools import compress
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turret.service.errors import ConflictError, InvalidFieldError, NotFoundError, invalid_fields
+from turret.service.ranking.item_view import ItemView
+from turret.service.ranking.query import Query, unknown_kinds
+from turret.service.schemas.fields import KindedIds
+from turret.service.schemas.requests import RecommendRequest
+from turret.service.versions.holder import LoadedModel
+from turret.service.versions.record import conditions_of
+from turret.tower.catalog.conditions import every
+from turret.tower.catalog.filters import Filter, compile_filter
+from turret.tower.counted_kinds import CountedKinds, refusal_of
+from turret.tower.errors import EncodingError, FilterError, first_with_others
+from turret.tower.format.manifest import Manifest
+from turret.tower.repeats import Events
+from turret.tower.times import Times
+
+
+def resolve(query: Query, view: ItemView) -> None:
+    """Set what a version ranks for a query, but for its vector.
+
+    Raises RequestError for all that the version lacks or can't read of the request.
+    """
+    request, manifest, fresh = query.request, view.bundle.manifest, view.fresh
+    if request.is_search or manifest.reads_queries:
+        _check_kind(query, manifest)
+    if query.after is not None or request.among != "all":
+        _check_page(query, manifest)
+    query.filtering = _read_filter(query, view)
+    items, times = query.history, query.history_times
+    kinds: NDArray[np.int64] | None = None
+    seen = manifest.exclude_seen if request.exclude_seen is None else request.exclude_seen
+    left_out: Sequence[int | str] | None = () if seen is False else None  # None: all that are read
+    if manifest.kinds or isinstance(seen, tuple) or manifest.duplicates != "keep":
+        counted = CountedKinds(manifest, request.exclude_seen)
+        are_read, are_left_out, codes = counted.count(items, query.history_kinds, times, query.request_time)
+        left_out, items = list(compress(items, are_left_out)), list(compress(items, are_read))
+        times, kinds = None if times is None else list(compress(times, are_read)), codes[are_read]
+    known_rows = fresh.known_rows if len(fresh) else view.bundle.vocabulary.known_rows
+    query.rows, query.unknown = known_rows(items)
+    query.excluded = query.rows if left_out is None else known_rows(left_out)[0]
+    if request.exclude:
+        query.excluded = np.concatenate([known_rows(request.exclude)[0], query.excluded])
+    query.times = query.kinds = query.uses = query.only = query.vector = query.bonus = None
+    times = times if manifest.uses_times or query.needs_uses else None
+    kinds = kinds if manifest.uses_kinds or query.needs_uses else None
+    if times is not None or kinds is not None:
+        are_known: Any = slice(None)
+        if query.unknown:
+            are_known = [fresh.row(item) is not None for item in items]
+        query.kinds = None if kinds is None else kinds[are_known]
+        if times is not None:
+            events = np.array(times, dtype=np.float64)[are_known]
+            query.times = Times(events / 1000.0, query.request_time / 1000.0)
+    if query.needs_uses:
+        query.uses = Events.of_one(query.rows, query.times, query.kinds, manifest.merging)
+        query.excluded, query.only = query.uses.rows_of(request.among, query.excluded)
+    if query.similar_to is not None:
+        _take_vector(query, view, query.similar_to)
+
+
+def _check_kind(query: Query, manifest: Manifest) -> None:
+    """Refuse a search of a version that reads users, and a recommendation of one that reads queries."""
+    request = query.request
+    if request.is_search and not manifest.reads_queries:
+        message = f"version {manifest.version} recommends for users, not for queries: POST /v1/recommend"
+        raise ConflictError("query", None, message)
+    if manifest.reads_queries and not request.features and query.similar_to is None:
+        message = f"version {manifest.version} answers queries, not users: POST /v1/search"
+        raise ConflictError("features", None, message)
+
+
+def _check_page(query: Query, manifest: Manifest) -> None:
+    """Refuse a cursor of another version or slot, and an `among` that this version never answers."""
+    among, after = query.request.among, query.after
+    if after is not None and after.version != manifest.version:
+        version = after.version
+        message = f"this cursor is of version {version}, which is no longer live; request the first page"
+        raise ConflictError("cursor", None, message)
+    if after is not None and after.among != among:
+        message = f"this cursor is of an answer with among = {after.among}; send it with the same among"
+        raise InvalidFieldError("cursor", after.text(), message)
+    if refusal := refusal_of(among, manifest, query.request.exclude_seen):
+        raise InvalidFieldError("among", among, refusal)
+
+
+def _read_filter(query: Query, view: ItemView) -> Filter | None:
+    """The filter of a request and of its rules.
+
+    Raises InvalidFieldError for kinds, fields in the filter and the caps, and features that the version lacks
+    or can't read, and ConflictError for a rule that it can't apply.
+    """
+    request, bundle, filtering = query.request, view.bundle, None
+    by_rules = conditions_of(query.rules, bundle.catalog, bundle.manifest.version) if query.rules else []
+    wrong = _wrong_kinds(request, bundle.manifest) if bundle.manifest.kinds else []
+    try:
+        filtering = compile_filter(request.filter, bundle.catalog) if request.filter else None
+    except FilterError as error:
+        wrong += invalid_fields(error)
+    wrong += [view.no_field(name, f"cap.{name}") for name in request.cap if name not in bundle.catalog.kinds]
+    try:
+        if request.features:
+            bundle.encoder.check([request.features])
+    except EncodingError as error:
+        wrong += invalid_fields(error)
+    if wrong:
+        raise first_with_others(wrong)
+    if by_rules:
+        conditions = [filtering.condition, *by_rules] if filtering else by_rules
+        filtering = Filter(every(conditions), bundle.catalog)
+    return filtering
+
+
+def _wrong_kinds(request: RecommendRequest, manifest: Manifest) -> list[InvalidFieldError]:
+    """The refusals of kinds in a request that a version with kinds doesn't have, or ignores."""
+    wrong: list[InvalidFieldError] = []
+    if isinstance(request.history, KindedIds):
+        wrong += unknown_kinds("history.{}.kind", request.history.kinds, manifest, manifest.kinds)
+    if isinstance(request.exclude_seen, tuple):
+        known = [name for name, kind in manifest.kinds.items() if kind.role != "ignored"]
+        wrong += unknown_kinds("exclude_seen.{}", request.exclude_seen, manifest, known)
+    return wrong
+
+
+def _take_vector(query: Query, view: ItemView, item: str) -> None:
+    """Take the vector of an item for that of the user, without its bias, as popularity is no similarity."""
+    row = view.fresh.row(item)
+    if row is None:
+        message = f"version {view.bundle.manifest.version} has no such item; check the id"
+        raise NotFoundError("id", item, message)
+    query.vector = view.vectors(np.array([row]))[0]
+    if view.bundle.manifest.scoring.item_bias:
+        query.vector = np.append(query.vector[:-1], np.float32(0.0))
+    query.excluded = np.append(query.excluded, np.int32(row))
+
+
+def encode(queries: Sequence[Query], model: LoadedModel, view: ItemView) -> None:
+    """Set the vectors of histories with known items, and of queries with known grams, and their bonuses.
+
+    Raises EncodingError with the position of the query whose vector is not finite.
+    """
+    encoder, manifest = view.bundle.encoder, view.bundle.manifest
+    known = [
+        position
+        for position, query in enumerate(queries)
+        if query.vector is None and encoder.can_encode(query.rows, query.request.features)
+    ]
+    if not known:
+        return
+    chosen = [queries[position] for position in known]
+    try:
+        vectors = encoder.encode(
+            [query.rows for query in chosen],
+            [query.request.features for query in chosen],
+            [query.times for query in chosen],
+            view.more_vectors,
+            [query.kinds for query in chosen] if manifest.reads_kinds else None,
+        )
+    except EncodingError as error:
+        raise EncodingError(known[error.position], error.field, error.value, str(error)) from None
+    for query, vector in zip(chosen, vectors, strict=True):
+        query.vector = vector
+        # A repeat term counts where an item of the history may be in the answer.
+        if manifest.repeats is not None and not np.isin(query.rows, query.excluded).all():
+            (query.bonus,) = model.retriever.bonus_of_each([query.rows], [query.times], [query.kinds])

@@ -1,0 +1,73 @@
+"""The walks of a reader through the service: the functions that a request enters."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+from uvicorn.server import ServerState
+
+from tests.support.service_app import settings_of
+from tests.support.walk import Walk, walked
+from turret.service.http.app import Application, create_app
+from turret.service.process.server import config_of
+from turret.service.settings import Settings
+
+
+class Wire(asyncio.Transport):
+    """The transport of a connection that keeps what is written."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("127.0.0.1", 1), "sockname": ("127.0.0.1", 8000)})
+        self.written = b""
+        self.answered = asyncio.Event()
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += bytes(data)
+        head, _, body = self.written.partition(b"\r\n\r\n")
+        lengths = [int(line[16:]) for line in head.split(b"\r\n") if line.startswith(b"content-length: ")]
+        if [len(body)] == lengths:
+            self.answered.set()
+
+    def is_closing(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        pass
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        pass
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+
+async def walk_of(app: Application, settings: Settings, body: dict[str, Any]) -> tuple[dict[str, Any], Walk]:
+    """The answer to the second of two recommendations, and its walk from the bytes of a socket to bytes."""
+    config = config_of(settings, app)
+    config.load()
+    protocol_class: Any = config.http_protocol_class
+    text = orjson.dumps(body)
+    lines = ("POST /v1/recommend HTTP/1.1", "Host: t", "Content-Type: application/json")
+    head = "\r\n".join((*lines, f"Content-Length: {len(text)}", "", ""))
+    async with app.router.lifespan_context(app):
+        for _ in range(20):  # of the first ones, the time is measured
+            wire, protocol = Wire(), protocol_class(config, ServerState(), {})
+            protocol.connection_made(wire)
+            await asyncio.sleep(0)
+            with walked() as walk:
+                protocol.data_received(head.encode() + text)
+                await wire.answered.wait()
+    assert wire.written.startswith(b"HTTP/1.1 200"), wire.written
+    return orjson.loads(wire.written.partition(b"\r\n\r\n")[2]), walk
+
+
+async def test_a_request_is_read_in_sixty_functions(bundles: Path) -> None:
+    settings = settings_of(bundles, recall_sample=0, drift_sample=0)
+    answer, walk = await walk_of(create_app(settings), settings, {"history": [105, 107], "k": 5})
+    assert [item["source"] for item in answer["items"]] == ["towers"] * 5
+    assert np.all(np.array(walk.size) <= (60, 20, 12)), str(walk)
