@@ -4,6 +4,8 @@ The log is synthetic: Parquet in parts, each a period, with the popularity of it
 falling by powers of their rank, and ids that tell neither. Both sides take turns on the same files, each turn
 in a process of its own; the ratio is that of their medians.
 The bare sort is done in the fastest of the ways that polars documents, as one of the smaller logs tells.
+`over_bare_1e6` and `over_bare_1e8` are the ratios of logs of so many events, `peak_gb_1e8` the memory of the
+preparation of the largest.
 """
 
 import shutil
@@ -137,7 +139,13 @@ def measure(options: Options) -> dict[str, Any]:
         for size in sizes:
             ways = [rows[-1]["bare"]["way"]] if size is sizes[-1] else list(BARE)
             rows.append(measure_size(*size, ways, Path(folder)))
-    return {"rows": rows}
+    ratios = {f"{row['events']:.0e}".replace("+0", ""): row for row in rows}
+    over_bare = {
+        f"over_bare_{size}": row["prepare"]["seconds"] / row["bare"]["seconds"]
+        for size, row in ratios.items()
+    }
+    peaks = {f"peak_gb_{size}": row["prepare"]["peak_gb"] for size, row in ratios.items()}
+    return {**over_bare, **peaks, "rows": rows}
 
 
 if __name__ == "__main__":

@@ -58,7 +58,17 @@ class Events:
 
 
 PIECE = 1 << 20  # events held in memory at a time
+_LEAST_BLOCK, _BLOCKS = 1 << 16, 32
 Change = Callable[[Events], Events]
+
+
+def user_blocks(offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The first user of each block of whole users, and U, for `offsets` int64 [U + 1].
+
+    A log that fits a piece is divided too: its blocks go to several threads, and their columns into the
+    caches of a processor, which takes two thirds of the time of one block.
+    """
+    return groups(offsets, min(PIECE, max(_LEAST_BLOCK, int(offsets[-1]) // _BLOCKS)))
 
 
 class EventFiles:
@@ -109,7 +119,7 @@ class EventFiles:
         the log is deleted.
         """
         totals = _totals(self, users)
-        first_users = groups(totals, PIECE)
+        first_users = user_blocks(totals)
         buckets = _divide(self, users, items, totals, first_users, work)
         self.remove()
         edges = totals[first_users].tolist()

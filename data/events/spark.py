@@ -19,10 +19,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from turret.data.errors import DataError
-from turret.data.events.event_arrays import PIECE, Change, Events
+from turret.data.events.event_arrays import Change, Events, user_blocks
 from turret.data.events.events import VERDICT, Log
 from turret.data.events.labels import LABEL
-from turret.data.ranges import groups
 from turret.data.reading.tables import readable
 
 # Hadoop and Spark of files that a process can't see: to read, to write, and of a folder that another wrote.
@@ -162,7 +161,7 @@ class SparkEvents:
         """Write a folder of one file for each bucket, and return their number."""
         order = np.argsort(users)
         totals = np.concatenate([[0], np.cumsum(self.users[_COUNT].to_numpy()[order])])
-        first_users = groups(totals, PIECE)
+        first_users = user_blocks(totals)
         buckets = np.repeat(np.arange(len(first_users) - 1), np.diff(first_users))[users]
         user_rows = self.users.select("user", pl.Series(_USER, users), pl.Series(_BUCKET, buckets))
         item_rows = self.items.select("item", pl.Series(_ITEM, items))

@@ -12,7 +12,7 @@ import polars as pl
 from numpy.typing import DTypeLike, NDArray
 
 from turret.data.errors import ConfigurationError, EmptyDataError
-from turret.data.events.event_arrays import PIECE, Change, EventFiles, Events
+from turret.data.events.event_arrays import Change, EventFiles, Events, user_blocks
 from turret.data.events.events import Log
 from turret.data.events.ids import vocabulary
 from turret.data.files import map_ordered
@@ -21,7 +21,6 @@ from turret.data.histories.duplicates import Merging
 from turret.data.histories.negatives import GIVEN, without_negatives
 from turret.data.kinds import target_codes
 from turret.data.manifest import Removed
-from turret.data.ranges import groups
 from turret.data.reading.schema import FilterSettings
 from turret.data.vocabulary import Vocabulary
 
@@ -83,7 +82,7 @@ class Histories:
 
     def by_block(self, function: Callable[[Block], Result]) -> Iterator[Result]:
         """Yield `function(block)` for all blocks, in order; several threads call it."""
-        return map_ordered(lambda users: function(self._block(*users)), pairwise(groups(self.offsets, PIECE)))
+        return map_ordered(lambda users: function(self._block(*users)), pairwise(user_blocks(self.offsets)))
 
     def by_user(self, function: Callable[[Block], NDArray[np.int64]]) -> NDArray[np.int64]:
         """Return the rows of all users, [U, ...], where `function` gives those of a block's users."""

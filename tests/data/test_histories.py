@@ -135,7 +135,7 @@ def test_users_are_divided_one_by_one_and_counted_by_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, settings: dict[str, object], splits: object
 ) -> None:
     """Without a validation file, the tail of each user's train events, rounded down, stands in for it."""
-    monkeypatch.setattr("turret.data.histories.histories.PIECE", 1)
+    monkeypatch.setattr("turret.data.events.event_arrays.PIECE", 1)
     header, *rows = SIX.splitlines(keepends=True)
     for name, part in {"events": rows, "train": [*rows[:2], rows[4]], "test": [*rows[2:4], rows[5]]}.items():
         (tmp_path / f"{name}.csv").write_text(header + "".join(part))
