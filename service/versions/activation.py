@@ -9,18 +9,19 @@ from typing import NamedTuple, NoReturn
 from turret.service.errors import BusyError, ConflictError, ReplicasUnavailableError, ServiceError
 from turret.service.settings import Settings
 from turret.service.stores.contract import Late, RecordStore, now_ms
-from turret.service.versions.folder import activation_turn, add_line, keep_record
+from turret.service.versions.folder import LOOK_SECONDS, activation_turn, add_line, keep_record
 from turret.service.versions.follower import Follower
 from turret.service.versions.gate import GateReport, GateRequest
 from turret.service.versions.holder import LoadedModel, ModelHolder, open_live
 from turret.service.versions.record import Activation, Record, Route, Routes, RuleSet, new_activation, now
 from turret.tower.engines.access import check_loaded
 from turret.tower.errors import BundleError
+from turret.tower.format.checksums import FileStamps, file_stamps
+from turret.tower.format.listing import version_folder
 from turret.tower.format.manifest import Manifest
 
 _LEASE_SECONDS = 10.0
 _RENEW_SECONDS = 2.0
-_LOOK_SECONDS = 0.01
 _ROLLBACK = " (rollback)"  # after the name of the key
 # A version with few answers in common, or of low recall, may be compared.
 _WORTH_A_LOOK = frozenset({"overlap", "recall"})
@@ -71,10 +72,13 @@ class Activator:
         fails, its `reason`; BusyError if other calls hold the lock too long.
         """
         async with self._turn() as before:
-            report = await self._check(before, version, force, who, compared=compared)
+            report, checked = await self._check(before, version, force, who, compared=compared)
             failed = (report.reason,) if report.failed else ()
             line = new_activation(version, who, manifest=report.manifest, forced=force, failed=failed)
-            after = await self._make_live(before, line, checks_rules=not force)
+            live = await asyncio.to_thread(open_live, self._root, version, report.manifest, checked)
+            if before is not None and not force:
+                await self._check_rules(before, live, before.routes.rules, who)
+            after = await self._make_live(before, line, live)
         return await self._swapped(after)
 
     async def roll_back(self, version: str, who: str = "admin") -> Swap:
@@ -96,7 +100,8 @@ class Activator:
                 raise ConflictError("version", version, message)
             else:
                 line = new_activation(last.version, f"{who}{_ROLLBACK}", manifest=last.manifest)
-                after = await self._make_live(before, line)
+                opened = await asyncio.to_thread(open_live, self._root, last.version, last.manifest)
+                after = await self._make_live(before, line, opened)
         return await self._swapped(after)
 
     async def route(self, change: Callable[[Routes], Routes]) -> Late:
@@ -109,10 +114,11 @@ class Activator:
                 raise BundleError("no version is live yet; activate one before its routes", "missing")
             after, changed = before, change(before.routes)
             if changed is not before.routes:
-                after = before.routed(await self._checked(before, changed))
+                routes, opened = await self._checked(before, changed)
+                after = before.routed(routes)
                 await self._commit(before, after)
-                await self._holder.take(after)
-        return await self._late(after)
+                await self._holder.take(after, *opened)
+        return await self._follower.late(self._settings.activation_seconds, record=after.number)
 
     async def compare(self, version: str | None) -> Late:
         """Open a version everywhere for a comparison, in place of any other; None ends it.
@@ -148,7 +154,7 @@ class Activator:
         renewing = asyncio.create_task(self._renew(holder))
         try:
             while not await self._records.take_lease(holder, _LEASE_SECONDS):
-                await asyncio.sleep(_LOOK_SECONDS)
+                await asyncio.sleep(LOOK_SECONDS)
             yield
         finally:
             renewing.cancel()
@@ -161,9 +167,9 @@ class Activator:
             with suppress(ReplicasUnavailableError):
                 await self._records.take_lease(holder, _LEASE_SECONDS)
 
-    async def _checked(self, before: Record | None, routes: Routes) -> Routes:
-        """Check the versions of routes that are not loaded here, and pin the content of each."""
-        pinned: dict[str, Route | None] = {}
+    async def _checked(self, before: Record, routes: Routes) -> tuple[Routes, list[LoadedModel]]:
+        """Check and open the versions of routes that are not loaded here, and pin the content of each."""
+        pinned, opened = dict[str, Route | None](), list[LoadedModel]()
         for kind, route in ((kind, getattr(routes, kind)) for kind in ("canary", "shadow", "candidate")):
             if route is None:
                 continue
@@ -173,12 +179,14 @@ class Activator:
                 manifest: str | None = loaded.bundle.digest
             else:
                 accepted = _WORTH_A_LOOK if kind == "candidate" else frozenset()
-                manifest = (await self._check(before, route.version, True, "routes", accepted)).manifest
-                if kind == "canary" and routes.rules.rules:
-                    opened = await asyncio.to_thread(open_live, self._root, route.version, manifest)
-                    await self._check_rules(before, opened, routes.rules, "routes")
+                report, checked = await self._check(before, route.version, True, "routes", accepted)
+                manifest = report.manifest
+                model = await asyncio.to_thread(open_live, self._root, route.version, manifest, checked)
+                opened.append(model)
+                if kind == "canary":
+                    await self._check_rules(before, model, routes.rules, "routes")
             pinned[kind] = route.model_copy(update={"manifest": manifest})
-        return routes.model_copy(update=pinned)
+        return routes.model_copy(update=pinned), opened
 
     async def _check(
         self,
@@ -188,9 +196,14 @@ class Activator:
         who: str,
         accepted: frozenset[str] = frozenset(),
         compared: bool = False,
-    ) -> GateReport:
-        """Raise BundleError, and log it, unless a version passes the gate but for `accepted` checks."""
-        settings = self._settings
+    ) -> tuple[GateReport, FileStamps | None]:
+        """Raise BundleError, and log it, unless a version passes the gate but for `accepted` checks.
+
+        Also returns the stamps of its files from before the gate read them.
+        """
+        settings, stamps = self._settings, None
+        with suppress(BundleError):  # the gate says what is wrong
+            stamps = await asyncio.to_thread(file_stamps, version_folder(self._root, version))
         report = await self._run_gate(
             GateRequest(
                 root=self._root,
@@ -202,9 +215,9 @@ class Activator:
                 recall_minimum=settings.recall_minimum,
             )
         )
-        if report.passed or report.reason in accepted:
-            return report
-        return await self._refuse(before, version, who, report.reason, report.refusal)
+        if not report.passed and report.reason not in accepted:
+            await self._refuse(before, version, who, report.reason, report.refusal)
+        return report, stamps
 
     async def _check_rules(
         self, before: Record | None, opened: LoadedModel, rules: RuleSet, who: str
@@ -230,14 +243,8 @@ class Activator:
         await asyncio.to_thread(add_line, self._root, refused)
         raise BundleError(words, reason)
 
-    async def _make_live(self, before: Record | None, line: Activation, checks_rules: bool = False) -> Record:
-        """Open a version, and make it that of the record, of the folder, and of this worker.
-
-        Raises BundleError where its catalog can't apply a stored rule, if it `checks_rules`.
-        """
-        live = await asyncio.to_thread(open_live, self._root, line.version, line.manifest)
-        rules = before.routes.rules if before and checks_rules else RuleSet()
-        await self._check_rules(before, live, rules, line.who)
+    async def _make_live(self, before: Record | None, line: Activation, live: LoadedModel) -> Record:
+        """Make an opened version that of the record, of the folder, and of this worker."""
         await self._holder.prepare(live.bundle)
         line = line.model_copy(update={"manifest": live.bundle.digest})
         after = before.activated(line) if before else Record(live=line)
@@ -246,37 +253,35 @@ class Activator:
         return after
 
     async def _commit(self, before: Record | None, after: Record) -> None:
-        """Replace the record within the lock: a cancellation takes effect after it."""
-        task = asyncio.create_task(self._replace(before, after))
+        """Replace the record, in the folder and for all members, and log; without effect if it raises.
+
+        A cancellation takes effect after it.
+        """
+
+        async def replace() -> None:
+            try:
+                await asyncio.to_thread(keep_record, self._root, after)
+                await self._follower.replace(before, after)
+            except (BundleError, ServiceError):
+                if before is not None:
+                    with suppress(BundleError, ServiceError):
+                        await asyncio.to_thread(keep_record, self._root, before)
+                raise
+            await asyncio.to_thread(add_line, self._root, after.live)
+
+        task = asyncio.create_task(replace())
         try:
             await asyncio.shield(task)
         except asyncio.CancelledError:
             await asyncio.wait([task])
             raise
 
-    async def _replace(self, before: Record | None, after: Record) -> None:
-        """Replace the record, in the folder and for all members, and log; without effect if it raises."""
-        try:
-            await asyncio.to_thread(keep_record, self._root, after)
-            await self._follower.replace(before, after)
-        except (BundleError, ServiceError):
-            if before is not None:
-                with suppress(BundleError, ServiceError):
-                    await asyncio.to_thread(keep_record, self._root, before)
-            raise
-        await asyncio.to_thread(add_line, self._root, after.live)
-
     async def _swapped(self, after: Record) -> Swap:
         """Wait for the others, and for the engine, without the lock: a late one loads the newest version."""
         missing = await asyncio.to_thread(_missing_collection, self._holder.live.bundle.manifest)
-        late = await self._late(after)
+        late = await self._follower.late(self._settings.activation_seconds, record=after.number)
         warning = "; ".join(filter(None, (missing, late.warning)))
         return Swap(after.live.version, after.live.previous, late._replace(warning=warning or None))
-
-    async def _late(self, after: Record) -> Late:
-        return await self._follower.late(
-            lambda report: report.number >= after.number, self._settings.activation_seconds
-        )
 
 
 def _missing_collection(live: Manifest) -> str | None:

@@ -40,7 +40,7 @@ _MOST_CHANGES = 2**53  # that a folder can tell of; the next one has to be a Num
 _LOG_BYTES = 1_000_000  # that are read: some thousand activations
 _LONGEST_LINE = 64_000  # bytes; a line has some hundreds
 _PATIENCE = 60.0
-_LOOK_SECONDS = 0.01
+LOOK_SECONDS = 0.01  # between two looks at what another process or member has to do first
 _START_SECONDS, _START_PAUSE = 3.0, 0.2  # in which a Redis that is just starting has to answer
 _log = logging.getLogger("turret.activation")
 
@@ -78,7 +78,7 @@ def activation_lock(root: Path, patience: float = _PATIENCE) -> Iterator[None]:
         while not _try(root, descriptor):
             if time.monotonic() >= end:
                 raise BusyError(f"another activation in {root} is in progress; retry")
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(LOOK_SECONDS)
         yield
 
 
@@ -87,7 +87,7 @@ async def activation_turn(root: Path) -> AsyncIterator[None]:
     """Like `activation_lock`, for the event loop: waits until it is free or the task is cancelled."""
     with _lockable(root) as descriptor:
         while not _try(root, descriptor):
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(LOOK_SECONDS)
         yield
 
 

@@ -11,7 +11,7 @@ from turret.service.errors import BusyError, ReplicasUnavailableError, ServiceEr
 from turret.service.observing.metrics import Metrics
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.stores.contract import Late, Member, RecordStore
-from turret.service.versions.folder import keep, record_of
+from turret.service.versions.folder import LOOK_SECONDS, keep, record_of
 from turret.service.versions.holder import ModelHolder, open_live
 from turret.service.versions.record import Record, Report, new_activation, read_record, read_report
 from turret.tower.errors import BundleError
@@ -154,8 +154,8 @@ class Follower:
             version = other.live.version if other else "none"
             raise BusyError(f"another replica has activated version {version} meanwhile; retry")
 
-    async def late(self, has: Callable[[Report], bool], seconds: float) -> Late:
-        """Wait until the reports of all members have something; return those that don't in time.
+    async def late(self, seconds: float, record: int = 0, items: int = 0) -> Late:
+        """Wait until all members report these numbers, or later ones; return those that don't in time.
 
         A silent one is not waited for: it reads the record when it is back. While the members can't be read,
         none is known to have it.
@@ -170,15 +170,20 @@ class Follower:
             except ReplicasUnavailableError as error:
                 if members is None:
                     warning = f"no other worker or replica could be asked whether it has the change ({error})"
-            others = (one for one in members or () if one.name != self.name and not self._is_gone(one))
-            late = [member for member in others if not has(read_report(member.report))]
+            late = [
+                member
+                for member in members or ()
+                if member.name != self.name
+                and not self._is_gone(member)
+                and not read_report(member.report).has(record, items)
+            ]
             is_known = members is not None and all(member.age > SILENT_SECONDS for member in late)
             if is_known or loop.time() >= end:
                 if warning:
                     _log.warning("%s", warning)
                 hosts = {_host(member.name) for member in late if self._process(member) is None}
                 return Late(sorted(filter(None, map(self._process, late))), sorted(hosts), warning)
-            await asyncio.sleep(POLL_SECONDS / 5)
+            await asyncio.sleep(LOOK_SECONDS)
 
     async def announce(self, number: int, seconds: float) -> Late:
         """Tell all members of the change `number` of an item, and wait until they have heard of it.
@@ -189,7 +194,7 @@ class Follower:
             await self._records.announce(number)
         except ReplicasUnavailableError as error:
             _log.warning("the other workers learn of a changed item a second later: %s", error)
-        late = await self.late(lambda report: report.items >= number, seconds)
+        late = await self.late(seconds, items=number)
         return late._replace(processes=[])
 
     async def _step_safely(self) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -18,6 +18,7 @@ from turret.service.versions.record import Activation, Record, Route, Routes
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.golden import load
 from turret.tower.errors import BundleError, EncodingError
+from turret.tower.format.checksums import FileStamps
 from turret.tower.retrieval import Retriever
 
 _log = logging.getLogger("turret.activation")
@@ -228,17 +229,17 @@ class ModelHolder:
             if self.record is not None:
                 await self.take(self.record)
 
-    async def take(self, record: Record, opened: LoadedModel | None = None) -> None:
-        """Answer by a record from now on; `opened` is its live version. The caller has `change_lock`.
+    async def take(self, record: Record, *opened: LoadedModel) -> None:
+        """Answer by a record from now on; `opened` are versions of it. The caller has `change_lock`.
 
         Versions that are not open yet are opened and prepared before. Raises BundleError.
         """
-        live = opened or self._live
-        if live is None or not _holds(live, record.live):
+        live = next((model for model in (*opened, self._live) if model and _holds(model, record.live)), None)
+        if live is None:
             live = await asyncio.to_thread(open_live, self.root, record.live.version, record.live.manifest)
             await self.prepare(live.bundle)
         self._put(live, record.live)
-        traffic = await asyncio.to_thread(self._open_routes, record.routes)
+        traffic = await asyncio.to_thread(self._open_routes, record.routes, opened)
         for model in (traffic.canary, traffic.shadow, traffic.candidate):
             if model is not None:
                 await self.prepare(model.bundle)
@@ -252,18 +253,18 @@ class ModelHolder:
             routes = routes.model_copy(update={"candidate": None})
             self.traffic = replace(self.traffic, routes=routes, candidate=None)
 
-    def _open_routes(self, routes: Routes) -> TrafficSplit:
+    def _open_routes(self, routes: Routes, opened: Sequence[LoadedModel] = ()) -> TrafficSplit:
         """Load the versions of the routes; the live version replaces those that can't be loaded."""
         if routes.candidate is not None and is_over(routes.candidate):
             routes = routes.model_copy(update={"candidate": None})
-        opened = map(self._model_of, (routes.canary, routes.shadow, routes.candidate))
-        return TrafficSplit(routes, *opened)
+        known = (*opened, self._live, self.traffic.canary, self.traffic.shadow, self.traffic.candidate)
+        models = (self._model_of(route, known) for route in (routes.canary, routes.shadow, routes.candidate))
+        return TrafficSplit(routes, *models)
 
-    def _model_of(self, route: Route | None) -> LoadedModel | None:
+    def _model_of(self, route: Route | None, known: Sequence[LoadedModel | None]) -> LoadedModel | None:
         if route is None:
             return None
-        traffic = self.traffic
-        for model in (self._live, traffic.canary, traffic.shadow, traffic.candidate):
+        for model in known:
             if model and _holds(model, route):
                 return model
         try:
@@ -289,12 +290,14 @@ async def _nothing(_: Bundle) -> None:
     """The default `prepare`: there is no overlay."""
 
 
-def open_live(root: Path, version: str, manifest: str | None = None) -> LoadedModel:
-    """Load a version, whose manifest has to have the SHA-256 `manifest`, if given.
+def open_live(
+    root: Path, version: str, manifest: str | None = None, checked: FileStamps | None = None
+) -> LoadedModel:
+    """Load a version, whose manifest has to have the SHA-256 `manifest`, if given; `checked` as in `load`.
 
     Raises BundleError if it can't be served.
     """
-    bundle = load(root, version, manifest)
+    bundle = load(root, version, manifest, checked)
     live = LoadedModel(bundle, Retriever(bundle), datetime.now(UTC))
     _warm_up(live)
     return live

@@ -232,6 +232,10 @@ class Report(Stored):
     number: int = 0
     items: int = 0
 
+    def has(self, record: int, items: int) -> bool:
+        """Whether a member has the record and the item change of these numbers."""
+        return self.number >= record and self.items >= items
+
 
 def read_record(stored: bytes) -> Record | None:
     """Parse a stored record; None if there is none. Raises ReplicasUnavailableError for another content."""

@@ -22,7 +22,7 @@ def a_line_is_written_behind_the_torn_line_of_a_crash(original: Any, *given: Any
     return seeing(original, os=_os(pread=lambda *_: b"\n"))(*given)
 
 
-@planted("service.versions.activation:Activator._replace", "service/test_versions.py")
+@planted("service.versions.activation:Activator._commit", "service/test_versions.py")
 def a_failed_activation_leaves_the_pointer_moved(original: Any, *given: Any) -> Any:
     return seeing(original, BundleError=GeneratorExit, ServiceError=GeneratorExit)(*given)
 
@@ -36,13 +36,13 @@ async def an_overtaken_activation_takes_itself_for_the_live_one(
 
 @planted("service.versions.follower:Follower.late", "service/test_versions.py")
 async def members_that_can_not_be_asked_have_every_change(
-    original: Any, self: Any, has: Any, seconds: Any
+    original: Any, self: Any, seconds: Any, **numbers: Any
 ) -> Any:
     try:
         await self._records.members()
     except original.__globals__["ReplicasUnavailableError"]:
         return original.__globals__["Late"]([], [])
-    return await original(self, has, seconds)
+    return await original(self, seconds, **numbers)
 
 
 @planted("service.process.supervisor:Supervisor._kill_hung", "service/test_process.py")

@@ -20,8 +20,9 @@ from turret.service.stores.sqlite.shared import SqliteItems
 from turret.service.versions import activation as activation_module
 from turret.service.versions.folder import RECORD, add_line, keep_record, kept_record, record_of
 from turret.service.versions.follower import SILENT_SECONDS
-from turret.service.versions.holder import LoadedModel
-from turret.service.versions.record import Record, Route, Routes
+from turret.service.versions.gate import GateReport, GateRequest
+from turret.service.versions.holder import LoadedModel, open_live
+from turret.service.versions.record import Record, Route, Routes, Rule, RuleSet
 from turret.tower.bundle.publish import publish
 from turret.tower.errors import BundleError
 from turret.tower.format.listing import current, point
@@ -117,6 +118,44 @@ async def test_files_that_are_replaced_after_their_activation_are_opened_by_no_m
     with pytest.raises(BundleError, match="activate it by its name"):
         await one.activator.roll_back("v3")
     assert one.version == "v3"
+
+
+async def test_files_that_change_while_they_are_checked_do_not_go_live(
+    members: Members, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker that activates hashes no file again: it sees that each is the one that was hashed."""
+    member, hashed = await members.join(), list[Path]()
+    monkeypatch.setattr("turret.tower.bundle.bundle.check_files", lambda folder, _: hashed.append(folder))
+    await member.activate("v2")
+    assert (member.version, hashed) == ("v2", [])
+    run_gate = member.activator._run_gate
+
+    async def overtaken(request: GateRequest) -> GateReport:
+        report, path = await run_gate(request), members.root / "v3" / "item_vectors.npy"
+        content = bytearray(path.read_bytes())
+        content[-4] ^= 1  # the last bit of a number
+        path.write_bytes(content)
+        return report
+
+    member.activator._run_gate = overtaken
+    with pytest.raises(BundleError, match="v3 changed while it was checked; activate it again"):
+        await member.activate("v3")
+    assert (member.version, members.record.live.version) == ("v2", "v2")
+
+
+async def test_a_canary_is_opened_once(members: Members, monkeypatch: pytest.MonkeyPatch) -> None:
+    member, opened = await members.join(), list[str]()
+
+    def noting(root: Path, version: str, *others: Any) -> LoadedModel:
+        opened.append(version)
+        return open_live(root, version, *others)
+
+    for module in ("activation", "holder"):
+        monkeypatch.setattr(f"turret.service.versions.{module}.open_live", noting)
+    rules = RuleSet(rules={"cheap": Rule(cap={"genres": 2})})
+    await member.activator.route(lambda routes: with_canary(routes.ruled(rules)))
+    assert opened == ["v2"]
+    assert member.holder.traffic.canary is not None
 
 
 async def test_members_have_one_version_also_after_their_record_was_deleted(members: Members) -> None:

@@ -1,4 +1,4 @@
-"""The walks of a reader through the service: the functions that a request enters."""
+"""The walks of a reader through the service: the functions that a request and an activation enter."""
 
 import asyncio
 from pathlib import Path
@@ -8,11 +8,13 @@ import numpy as np
 import orjson
 from uvicorn.server import ServerState
 
+from tests.support.members import Members
 from tests.support.service_app import settings_of
 from tests.support.walk import Walk, walked
 from turret.service.http.app import Application, create_app
 from turret.service.process.server import config_of
 from turret.service.settings import Settings
+from turret.service.versions.gate import Check, GateReport, GateRequest
 
 
 class Wire(asyncio.Transport):
@@ -71,3 +73,19 @@ async def test_a_request_is_read_in_sixty_functions(bundles: Path) -> None:
     answer, walk = await walk_of(create_app(settings), settings, {"history": [105, 107], "k": 5})
     assert [item["source"] for item in answer["items"]] == ["towers"] * 5
     assert np.all(np.array(walk.size) <= (60, 20, 12)), str(walk)
+
+
+async def test_an_activation_is_read_in_fifty_functions(members: Members) -> None:
+    """Without the inside of the gate, of the threads that open files, and HTTP."""
+    member = await members.join()
+    await member.activate("v2")
+
+    async def passed(request: GateRequest) -> GateReport:
+        check = Check(name="overlap", passed=True, words="")
+        return GateReport(version=request.version, time="", forced=False, checks=(check,))
+
+    member.activator._run_gate = passed
+    with walked() as walk:
+        await member.activate("v3")
+    assert member.version == "v3"
+    assert len(walk.functions) <= 50, str(walk)

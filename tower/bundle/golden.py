@@ -12,6 +12,7 @@ from turret.tower.bundle.bundle import Bundle
 from turret.tower.config import Settings
 from turret.tower.counted_kinds import CountedKinds, ReadHistory, read_history
 from turret.tower.errors import BundleError, EncodingError
+from turret.tower.format.checksums import FileStamps, file_stamps
 from turret.tower.format.listing import version_folder
 from turret.tower.format.manifest import GOLDEN
 from turret.tower.format.safe_open import read_regular
@@ -181,16 +182,21 @@ def difference(expected: Ranking, served: Ranking) -> str | None:
     return None
 
 
-def load(root: Path, version: str, content: str | None = None) -> Bundle:
+def load(root: Path, version: str, content: str | None = None, checked: FileStamps | None = None) -> Bundle:
     """Open `<root>/<version>` with all checks: checksums, shapes, recorded queries.
 
-    `content` is the SHA-256 that its `manifest.json` must have. Raises BundleError with the reason when it
-    can't be served.
+    `content` is the SHA-256 that its `manifest.json` must have. `checked` are the stamps of its files from
+    before another process has compared the checksums and the recorded queries: unless a file has changed
+    since, these two aren't compared again. Raises BundleError with the reason when it can't be served.
     """
     folder = version_folder(root, version)
-    bundle = Bundle.open(folder, content=content)
+    bundle = Bundle.open(folder, verify=checked is None, content=content)
     if bundle.manifest.version != version:
         raise BundleError(f"{folder} holds version {bundle.manifest.version!r}; rename it to that")
-    check_golden(bundle)
+    if checked is None:
+        check_golden(bundle)
+    elif file_stamps(folder) != checked:
+        message = f"files of version {version} changed while it was checked; activate it again"
+        raise BundleError(message, "checksum")
     bundle.check_unchanged()
     return bundle

@@ -1,6 +1,7 @@
 """Checks that the files of a bundle are the published ones, fit each other and hold usable numbers."""
 
 import hashlib
+import os
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,22 @@ def check_files(folder: Path, manifest: Manifest) -> None:
     for path, digest in zip(paths, map_ordered(_digest, paths), strict=True):
         if (wanted := manifest.files[path.name].sha256) != digest:
             raise _changed(path, f"SHA-256 {digest[:12]}... where {wanted[:12]}... was")
+
+
+FileStamps = frozenset[tuple[str, int, int, int, int]]
+
+
+def file_stamps(folder: Path) -> FileStamps:
+    """The name, inode, size, and times of change (of content and of inode, ns) of each file of a folder.
+
+    No file has changed between two calls with the same result. Raises BundleError when it can't be read.
+    """
+    try:
+        with os.scandir(folder) as entries:
+            stats = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
+    except OSError as error:
+        raise BundleError(f"{folder} can't be read: {error.strerror}") from None
+    return frozenset((name, s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for name, s in stats)
 
 
 def _changed(path: Path, how: str) -> BundleError:
