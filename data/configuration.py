@@ -16,14 +16,14 @@ Model = TypeVar("Model", bound=BaseModel)
 
 _URL = r"^[A-Za-z][A-Za-z0-9+.-]+://.+$"
 Url = Annotated[str, Field(pattern=_URL)]
-"""Such as `s3://bucket/events.parquet`."""
+"""A URL such as `s3://bucket/events.parquet`."""
 Place = Url | Path
-# Which of several events of a user with an item count: `data.histories.duplicates`.
+# The rule that merges repeated events of a user with an item; see `data.histories.duplicates`.
 Duplicates = Literal["keep", "exact", "first", "last", "strongest"]
 
 
 class Shown(BaseModel, frozen=True, extra="forbid"):
-    """How people read a field of items: under a label, in a unit, which may be a currency such as EUR."""
+    """The label and the unit with which people see a field of items; a unit may be a currency such as EUR."""
 
     label: str | None = Field(default=None, min_length=1, max_length=60)
     unit: str | None = Field(default=None, min_length=1, max_length=20)
@@ -43,9 +43,9 @@ def _shown(value: object) -> object:
 
 
 class DisplaySettings(BaseModel, frozen=True, extra="forbid"):
-    """The fields of items that people see: `title` names an item, and those of `show` follow in their order.
+    """The fields of items that people see: `title` names an item, and the fields of `show` follow in order.
 
-    In TOML, `show` is a table by the names of the fields. Without them, the page chooses.
+    In TOML, `show` is a table keyed by field name. Without `title` and `show`, the page chooses the fields.
     """
 
     title: str | None = Field(
@@ -62,11 +62,11 @@ class DisplaySettings(BaseModel, frozen=True, extra="forbid"):
 
 
 NO_DISPLAY = DisplaySettings()
-"""No choice of fields."""
+"""The settings that choose no fields."""
 
 
 def is_url(place: str | Path) -> TypeGuard[str]:
-    """Tell whether a place is a URL; a path is none."""
+    """Tell whether a place is a URL and not a path."""
     return isinstance(place, str) and re.match(_URL, place) is not None
 
 
@@ -93,7 +93,7 @@ def override(
     changed = ", ".join(name for name, value in (overrides or {}).items() if value is not None)
     where = f"{path}{f' with {changed} overridden' if changed else ''}: " if path is not None else ""
     try:
-        to_json(settings, fallback=str)  # as prepared data and runs keep them
+        to_json(settings, fallback=str)  # prepared data and runs store settings as JSON
         return model.model_validate(settings)
     except ValidationError as error:
         raise ConfigurationError(where + "; ".join(_sentences(model, error.errors()))) from None
@@ -162,7 +162,7 @@ def _sentences(model: type[BaseModel], errors: Iterable[ErrorDetails]) -> list[s
 
 
 def _sentence(model: type[BaseModel], details: ErrorDetails) -> tuple[str, str]:
-    """Return the statement on a setting, and the reason, of which a union may have several."""
+    """Return the statement on a setting, and the reason; a union may have several reasons."""
     location = [str(part) for part in details["loc"]]
     owner, names = _follow(model, location[:-1])
     if details["type"] == "extra_forbidden":
@@ -210,7 +210,7 @@ def _follow(model: type[BaseModel], location: list[str]) -> tuple[type[BaseModel
         if field is not None:
             names.append(part)
             options = section_models(field.annotation)
-            is_key = any(get_origin(one) is dict for one in (field.annotation, *get_args(field.annotation)))
+            is_key = any(get_origin(hint) is dict for hint in (field.annotation, *get_args(field.annotation)))
         elif part.isdecimal() or is_key:
             names.append(part)
             is_key = False
@@ -220,7 +220,7 @@ def _follow(model: type[BaseModel], location: list[str]) -> tuple[type[BaseModel
 
 
 def section_models(annotation: object) -> list[type[BaseModel]]:
-    """Return the models among the types of a setting: those of its section, or of each kind of it."""
+    """Return the models among the types of a setting: the model of its section, or of each kind."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [model for argument in get_args(annotation) for model in section_models(argument)]

@@ -9,14 +9,14 @@ from pathlib import Path
 from reprlib import repr as shortened
 from typing import TypeGuard
 
-# Possessive repeats (`*+`) never try a shorter match, and no two attempts pass over the same characters: the
-# steps of each expression are in proportion to its text.
+# Possessive repeats (`*+`) never try a shorter match, and no two attempts pass over the same characters, so
+# each expression takes linear time.
 _HOST = r"(?:\[[^\]]*+\]|[^:@,\[\]]++)(?::\d++)?+"
 _HOSTS = re.compile(rf"(?:{_HOST})?+(?:,(?:{_HOST})?+)*+")
-# But not the form of an address, such as redis://[[USER]:PASSWORD@]HOST. A path made of one has one slash.
+# A template such as redis://[[USER]:PASSWORD@]HOST is no address. A URL that became a path has one slash.
 _SCHEME = re.compile(r"(?<![A-Za-z0-9+.-])[A-Za-z0-9+.-]++:(?://|/(?=[^\s/@]++@))(?!\[\[)")
 _IN_TEXT = re.compile(rf"{_SCHEME.pattern}[^\s\"]++")
-# Parameters with secret values, such as X-Amz-Signature, of queries, fragments and JDBC.
+# Parameters in queries, fragments and JDBC addresses have these names if their values are secret.
 _SECRET = "key|token|secret|signature|pass|pwd|credential|bearer|jwt"
 _PARAMETER = re.compile(
     rf"([?&#;](?:(?:(?!{_SECRET})[^?=&#;])*+(?:{_SECRET})[^?=&#;]*+|sig|auth)=)[^&#;'\"]++", re.I
@@ -36,8 +36,8 @@ def without_credentials(address: str) -> str:
     """
     if "," in address and len(_SCHEME.findall(address)) > 1:  # several addresses, as of a cluster
         return ",".join(map(without_credentials, address.split(",")))
-    found = _SCHEME.match(address)
-    scheme = found[0] if found else ""
+    match = _SCHEME.match(address)
+    scheme = match[0] if match else ""
     rest = address[len(scheme) :]
     authority = re.split("[/?#]", rest, maxsplit=1)[0]
     if "@" in authority:
@@ -49,25 +49,25 @@ def without_credentials(address: str) -> str:
 
 def text_without_credentials(text: str) -> str:
     """Return a text in which each address with a scheme is without its credentials."""
-    return _IN_TEXT.sub(lambda found: without_credentials(found[0]), text) if ":/" in text else text
+    return _IN_TEXT.sub(lambda match: without_credentials(match[0]), text) if ":/" in text else text
 
 
 class TurretError(Exception):
     """The base of every error that a user can cause; its text is the whole message, without credentials.
 
-    A class of errors that quote requests returns the message as it is: their words hold no address of the
-    operator's, and nothing searches the text of a client.
+    An error class that quotes requests returns the message unchanged: the message holds no address of the
+    operator, and the text of a client is not searched.
     """
 
     exit_status = 1
-    """The exit status of a command that ends with it."""
+    """The exit status of a command that ends with this error."""
 
     def __str__(self) -> str:
         return text_without_credentials(super().__str__())
 
 
 def shown(value: object) -> str:
-    """The beginning and the end of what Python shows of a value."""
+    """Return the beginning and the end of the `repr` of a value."""
     try:
         return shortened(value)
     except ValueError:  # Python writes no number of more than 4,300 digits
@@ -75,25 +75,25 @@ def shown(value: object) -> str:
 
 
 def is_utf8(text: str) -> bool:
-    """Whether it is text in UTF-8, which files and other libraries take; Python reads other bytes, too."""
+    """Tell whether a text is valid UTF-8, as files and other libraries need; Python reads other bytes too."""
     return not re.search("[\0\ud800-\udfff]", text)
 
 
 def is_path(value: object) -> TypeGuard[str | PathLike[str]]:
-    """Whether it is a text or a path, in UTF-8."""
+    """Tell whether a value is a text or a path, in UTF-8."""
     text = fspath(value) if isinstance(value, str | PathLike) else None
     return isinstance(text, str) and is_utf8(text)
 
 
 def path_of(name: str, value: object) -> Path:
-    """The path that the argument `name` is. Raises TurretError for anything else."""
+    """Return the argument `name` as a path. Raises TurretError if its value is no path."""
     if not is_path(value):
         raise TurretError(f"{name} can't be {shown(value)}: give a path")
     return Path(value)
 
 
 def system_sentence(error: Exception) -> str | None:
-    """What a refusal of the operating system tells a user; None for another error, and for a closed pipe."""
+    """Describe an error of the operating system to a user; None for another error, and for a closed pipe."""
     if not isinstance(error, OSError) or not error.strerror or error.errno == errno.EPIPE:
         return None
     place = brief(error.filename or "a file", 200)
@@ -102,7 +102,7 @@ def system_sentence(error: Exception) -> str | None:
 
 @contextmanager
 def system_errors_told() -> Iterator[None]:
-    """Raise TurretError for refusals of the operating system: of a path, a permission, a full disk."""
+    """Raise TurretError for errors of the operating system: a path, a permission, a full disk."""
     try:
         yield
     except OSError as error:

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from turret.data.errors import TurretError
 
-# The modules that each extra installs, by the names that are imported.
+# The modules that each extra installs, by import name.
 _MODULES = {
     "train": "bm25s fastexcel jinja2 markupsafe matplotlib numba onnx onnxscript optuna polars safetensors "
     "scipy tensorboard torch",
@@ -33,7 +33,7 @@ EXTRA_OF = {module: extra for extra, modules in _MODULES.items() for module in m
 
 
 def install_command(extra: str) -> str:
-    """The command that installs an extra, from the clone that Turret was installed from if it is there."""
+    """Return the command that installs an extra, from the clone that Turret comes from if it exists."""
     try:
         origin = json.loads(distribution("turret").read_text("direct_url.json") or "{}")
     except PackageNotFoundError:
@@ -59,7 +59,7 @@ def registry(
 ) -> dict[str, Entry]:
     """Return our entries and those of the entry points of `group`, by name.
 
-    Raises `error` as `load` does, and when an entry has the name of another.
+    Raises `error` as `load` does, and when two entries have the same name.
     """
     entries = {name(entry): entry for entry in ours}
     for point in sorted(entry_points(group=group), key=attrgetter("name")):
@@ -84,7 +84,7 @@ def load(point: EntryPoint, base: type, error: type[TurretError]) -> Any:
 
 
 def kind_of(settings: type[BaseModel]) -> str:
-    """The name of these settings: the only value of their `kind`, a literal."""
+    """Return the name of these settings: the only value of their `kind`, a literal."""
     (name,) = get_args(settings.model_fields["kind"].annotation)
     return str(name)
 

@@ -1,4 +1,4 @@
-"""Files: arrays, folders that appear whole or not at all, locks, and work on several in order."""
+"""Arrays in files, folders that appear whole or not at all, locks, and ordered work in threads."""
 
 import fcntl
 import glob
@@ -48,8 +48,8 @@ def open_array(path: Path, *dtypes: str) -> NDArray[Any]:
 class ArrayFile:
     """An array written in pieces to a `.npy` file, which is complete once closed.
 
-    It is of numbers [N], or of rows [N, width]. Pieces are read and written without a memory map, whose pages
-    would count as memory of this process.
+    The array has numbers [N], or rows [N, width]. Pieces are read and written without a memory map, whose
+    pages would count as memory of this process.
     """
 
     def __init__(self, path: Path, dtype: DTypeLike, *width: int) -> None:
@@ -100,7 +100,7 @@ def try_lock(descriptor: int) -> bool:
 
 @contextmanager
 def tried_lock(path: Path) -> Iterator[bool | None]:
-    """Try to lock a file or folder during the block, which receives the result; None: there are no locks.
+    """Try to lock a file or folder during the block, which receives the result; None without locks.
 
     Raises OSError when the path can't be opened, or is a link.
     """
@@ -129,13 +129,13 @@ def locked(folder: Path) -> Iterator[None]:
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
 
-_MAX_THREADS = 8  # each holds a piece in memory
+_MAX_THREADS = 8  # each thread holds a piece in memory
 
 
 def map_ordered(function: Callable[[Piece], Result], pieces: Iterable[Piece]) -> Iterator[Result]:
     """Yield `function(piece)` for all pieces, in order, computed in threads ahead of the reader.
 
-    For functions that release the interpreter lock, such as those of NumPy and hashlib. At most one piece per
+    The function should release the interpreter lock, as those of NumPy and hashlib do. At most one piece per
     thread is ahead of the reader, which bounds memory.
     """
     threads = min(_MAX_THREADS, os.cpu_count() or 1)
@@ -153,8 +153,8 @@ def map_ordered(function: Callable[[Piece], Result], pieces: Iterable[Piece]) ->
                 future.cancel()
 
 
-# The time between creating and locking, as two processes may replace a file at once; the age at which
-# something is abandoned where the file system has no locks.
+# The first is the time between creating and locking a file, as two processes may replace it at once; the
+# second is the age at which a file or folder is abandoned where the file system has no locks.
 GRACE_SECONDS, _WITHOUT_LOCKS_SECONDS = 60.0, 86_400.0
 _SCRATCH = ".turret-"
 
@@ -163,8 +163,8 @@ _SCRATCH = ".turret-"
 def new_file(target: Path, mode: int = 0o666) -> Iterator[Path]:
     """Yield an empty file beside `target` that replaces it by rename, synced to disk, when the block ends.
 
-    `mode` are its permissions, less the umask. When the block raises, the file is removed and `target` is
-    unchanged; after a crash, the next replacement of `target` removes the file. Raises OSError.
+    `mode` are the permissions of the file, less the umask. When the block raises, the file is removed and
+    `target` is unchanged; after a crash, the next replacement of `target` removes the file. Raises OSError.
     """
     remove_abandoned(target, GRACE_SECONDS)
     fresh = target.parent / f".{target.name}.{uuid.uuid4().hex}.new"
@@ -192,7 +192,7 @@ def new_folder(target: Path, overwrite: bool = False) -> Iterator[Path]:
     if target.exists() and not overwrite:
         raise existing
     remove_abandoned(target)
-    # Not mkdtemp, whose folder no other user can read.
+    # A folder of mkdtemp could be read by no other user.
     with temporary_folder(target.parent / f".{target.name}.{uuid.uuid4().hex}.new") as fresh:
         yield fresh
         old = fresh.with_suffix(".old")
@@ -201,14 +201,14 @@ def new_folder(target: Path, overwrite: bool = False) -> Iterator[Path]:
         try:
             fresh.rename(target)
         except OSError:
-            if target.exists():  # another process has made it meanwhile
+            if target.exists():  # another process has made the folder meanwhile
                 raise existing from None
             raise
         shutil.rmtree(old, ignore_errors=True)
 
 
 def _restore(target: Path) -> None:
-    """Bring back a folder that a dead process had moved away, or remove it where another has its place."""
+    """Bring back a folder that a dead process moved away, or remove it where another folder has its place."""
     for old in target.parent.glob(f".{glob.escape(target.name)}.*.old"):
         with suppress(OSError):
             if target.exists():
@@ -221,7 +221,7 @@ def _restore(target: Path) -> None:
 
 @contextmanager
 def temporary_folder(path: Path, mode: int = 0o777) -> Iterator[Path]:
-    """Make a folder, and its parents; lock it during the block, and remove it after it. Raises OSError."""
+    """Make a folder and its parents; lock the folder during the block, then remove it. Raises OSError."""
     try:
         path.mkdir(mode, parents=True)
         with tried_lock(path):
@@ -232,9 +232,9 @@ def temporary_folder(path: Path, mode: int = 0o777) -> Iterator[Path]:
 
 @contextmanager
 def scratch_folder(place: Path | None = None) -> Iterator[Path]:
-    """Make a private folder in `place`, or in that of temporary files, and remove it after the block.
+    """Make a private folder in `place`, or in the folder of temporary files, and remove it after the block.
 
-    Folders that killed processes left there are removed; systemd-tmpfiles leaves locked ones alone. Raises
+    Folders that killed processes left there are removed; systemd-tmpfiles leaves locked folders alone. Raises
     OSError.
     """
     place = place or Path(tempfile.gettempdir())
@@ -260,8 +260,8 @@ def remove_abandoned(target: Path, grace: float = 0.0) -> None:
 def sweep(folder: Path, pattern: str, grace: float, now: float | None = None) -> list[Path]:
     """Remove the files and folders of a pattern that dead processes left in `folder`, and return them.
 
-    They stay while a process holds their lock, while they are younger than `grace` seconds, and if they can't
-    be removed. `now` is in seconds since 1970.
+    A file or folder stays while a process holds its lock, while it is younger than `grace` seconds, and if it
+    can't be removed. `now` is in seconds since 1970.
     """
     now = time.time() if now is None else now
     removed = []

@@ -46,12 +46,12 @@ def _parsed(value: object) -> object:
     table: dict[str, Any] = {"role": role.strip() or "target"}
     for part in rest:
         name, has_days, days = map(str.strip, part.partition("="))
-        key, given = (
+        key, setting = (
             ("consume", days if has_days else True) if name == "consume" else ("weight", part.strip())
         )
         if key in table:
             raise ValueError(f"{value!r} has two of {key}; give ROLE[:WEIGHT][:consume[=DAYS]]")
-        table[key] = given
+        table[key] = setting
     return table
 
 
@@ -59,7 +59,7 @@ def _named(value: object) -> object:
     """Read a list of NAME[=ROLE...] as a table."""
     if not isinstance(value, (list, tuple)):
         return value
-    pairs = [str(one).partition("=")[::2] for one in value]
+    pairs = [str(entry).partition("=")[::2] for entry in value]
     names = [name.strip() for name, _ in pairs]
     if "" in names or len({*names}) < len(names):
         raise ValueError(
@@ -69,7 +69,7 @@ def _named(value: object) -> object:
 
 
 KindTable = Annotated[dict[str, Annotated[Kind, BeforeValidator(_parsed)]], BeforeValidator(_named)]
-"""Kinds by name, in TOML as tables or as texts ROLE[:WEIGHT][:consume[=DAYS]]; empty where all are alike."""
+"""Kinds by name, in TOML as tables or as texts ROLE[:WEIGHT][:consume[=DAYS]]; empty if events are alike."""
 
 
 def row_codes(kinds: Mapping[str, Kind]) -> dict[str, int]:
@@ -94,15 +94,16 @@ def target_codes(kinds: Mapping[str, Kind]) -> list[int]:
 
 
 Seen = bool | tuple[str, ...] | None
-"""Whose items answers leave out: of all events (true), of none, of events of these kinds, or None: of the
-kinds that consume, and of all events where there are no kinds."""
+"""The events whose items answers leave out: all (true), none (false), events of these kinds, or (None) events
+of the kinds that consume, which are all events where there are no kinds."""
 
 
 def left_out_for(kinds: Mapping[str, Kind], seen: Seen, names: Sequence[str] | None = None) -> list[float]:
-    """Return for how many milliseconds the item of an event is left out, by code: 0 not, inf for ever.
+    """Return by kind code for how many milliseconds an event's item is left out: 0 for never, inf for ever.
 
-    The last entry is that of code -1: an event of no known kind, as all are in data without kinds. It is
-    left out with all events alone. With `names`, return it for these kinds in place of those of histories.
+    The last entry belongs to code -1, an event without a known kind, as all events are in data without kinds.
+    Its item is left out only if `seen` covers all events. With `names`, the entries are for these kinds
+    instead of the kinds of histories.
     """
     read = read_kinds(kinds) if names is None else names
     if isinstance(seen, tuple):

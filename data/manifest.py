@@ -29,9 +29,9 @@ class Counts(_Record):
 
 
 class Columns(_Record):
-    """The source columns by role, None for none; time is None for file order.
+    """The source columns by role, None for a missing column; time is None for file order.
 
-    A log without users has the column of the sessions as that of the users too.
+    In a log without users, the column of the sessions is the column of the users too.
     """
 
     user: str
@@ -85,7 +85,7 @@ class Time(_Record):
 
 
 class Split(_Record):
-    """The split; by part the number of events, of targets among them, and of users with a target."""
+    """The split, with the numbers of events, of targets among them, and of users with a target by part."""
 
     kind: Literal["last", "time", "files", "queries"]
     rule: str
@@ -105,15 +105,15 @@ class FeatureSummary(_Record):
 class Manifest(_Record):
     """The contents of `manifest.json`.
 
-    `fingerprint` is a SHA-256 over the names and content hashes of all other files of the folder and the
-    kind of the times and the table of kinds: the same events prepared with the same settings have the same
-    fingerprint. `settings` are all those of the preparation, which `turret data append` applies to new
+    `fingerprint` is a SHA-256 over the names and content hashes of all other files of the folder, the kind of
+    the times and the table of kinds: the same events prepared with the same settings have the same
+    fingerprint. `settings` are all settings of the preparation, which `turret data append` applies to new
     events. `negatives` counts the given negatives of all events; None where the source has none.
     `repeat_share` is the share of training events whose user has used the item in an earlier visit,
-    `visit_repeat_share` that of those that repeat an item of the same visit. `catalog_time` is when the
-    items file was written, ISO 8601 in UTC; None without a file.
-    `kinds` has those of the events in the order of their codes (`data.kinds`), and events without a kind have
-    `default_kind`; empty where all events are alike.
+    `visit_repeat_share` the share of training events that repeat an item of the same visit. `catalog_time` is
+    the time at which the items file was written, ISO 8601 in UTC; None without a file. `kinds` has the kinds
+    of the events in the order of their codes (`data.kinds`), and is empty where all events are alike; events
+    without a kind have `default_kind`.
     """
 
     format_version: Literal[1] = 1
@@ -143,12 +143,12 @@ class Manifest(_Record):
 
     @classmethod
     def load(cls, folder: Path) -> "Manifest":
-        """Read the manifest of `folder`. Raises DataError when this version can't read one."""
+        """Read the manifest of `folder`. Raises DataError when this version can't read the file."""
         path = folder / MANIFEST
         try:
             return cls.model_validate_json(path.read_bytes())
         except (FileNotFoundError, NotADirectoryError):
-            url = re.fullmatch("([a-z][a-z0-9]+:)/(.+)", str(folder))  # taken for a path
+            url = re.fullmatch("([a-z][a-z0-9]+:)/(.+)", str(folder))  # a URL that was taken for a path
             remedy = f"copy it here first: `turret data fetch {url[1]}//{url[2]}`" if url else ""
             raise DataError(
                 f"{folder} is not prepared data: it has no {MANIFEST}; "
@@ -177,7 +177,7 @@ def hash_all(paths: Sequence[Path]) -> dict[Path, FileHash]:
 def hash_files(folder: Path) -> dict[str, FileHash]:
     """Hash every file below `folder` except the manifest itself, by its name relative to `folder`."""
     paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and path != folder / MANIFEST]
-    return {path.relative_to(folder).as_posix(): found for path, found in hash_all(paths).items()}
+    return {path.relative_to(folder).as_posix(): file_hash for path, file_hash in hash_all(paths).items()}
 
 
 def fingerprint(files: dict[str, FileHash], time_kind: str, kinds: KindTable) -> str:

@@ -1,4 +1,4 @@
-"""Moments and pauses that a user writes, as milliseconds: dates, times and numbers, since 1970."""
+"""Moments since 1970 (dates, times and numbers) and pauses, as a user writes them, in milliseconds."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import AfterValidator
 
 YEAR_1990, YEAR_2100 = 631_152_000, 4_102_444_800  # seconds since 1970
-# Of numbers that are times between these years, no unit takes those of another.
+# Between these years the ranges of the units do not overlap, so the unit of a number is unambiguous.
 PER_SECOND = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
 FORMS = "write it like 2024-05-01 or 2024-05-01T12:30, or as seconds or milliseconds since 1970"
 
@@ -21,8 +21,9 @@ _CLOCKS = ("", " %H:%M", " %H:%M:%S")
 def parse_moment(moment: str | float, forms: Iterable[str] = ()) -> float | None:
     """Parse a date or time (UTC without an offset), or a number in a unit of `PER_SECOND` since 1970.
 
-    Returns milliseconds, or None for anything else; numbers are told apart as times between 1990 and 2100. A
-    date may be without separators: 20240501; or in one of the `forms` of days, with or without a time.
+    Returns milliseconds, or None for anything else. The unit of a number is the one in which it is a time
+    between 1990 and 2100. A date may have no separators (20240501), or one of the formats `forms` of days,
+    with or without a time.
     """
     if (number := as_number(moment)) is not None:
         for scale in PER_SECOND.values():
@@ -45,7 +46,7 @@ def _in_form(form: str, text: str) -> datetime:
 
 
 def milliseconds(time: str) -> int:
-    """Milliseconds since 1970 of a time in ISO 8601 that Turret has written."""
+    """Return the milliseconds since 1970 of a time in ISO 8601 that Turret has written."""
     return round(datetime.fromisoformat(time).timestamp() * 1000.0)
 
 
@@ -61,14 +62,14 @@ _MILLISECONDS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def milliseconds_of(pause: str) -> float:
-    """Read a number with a unit: s, m, h or d. Raises ValueError for other texts."""
+    """Read a number with a unit (s, m, h or d) as milliseconds. Raises ValueError for other texts."""
     try:
-        found = float(pause[:-1]) * _MILLISECONDS[pause[-1:]]
+        duration = float(pause[:-1]) * _MILLISECONDS[pause[-1:]]
     except (KeyError, ValueError):
-        found = 0.0
-    if not 0 < found < math.inf:
+        duration = 0.0
+    if not 0 < duration < math.inf:
         raise ValueError(f"{pause!r} is no pause; give a number and a unit, such as 90s, 30m, 12h or 1d")
-    return found
+    return duration
 
 
 Pause = Annotated[str, AfterValidator(lambda pause: milliseconds_of(pause) and pause)]

@@ -1,7 +1,7 @@
 """Object stores by URL (`s3://`, `gs://`), through fsspec and the driver of the scheme.
 
-Logs are copied before they are read. Prepared data is a manifest, which is written last, and files below the
-name of their fingerprint: older data stays whole until then.
+Logs are copied before they are read. Prepared data is a manifest, and files below the name of their
+fingerprint. The manifest is written last, so older data stays whole until then.
 """
 
 import re
@@ -28,7 +28,7 @@ _OF_DATA = re.compile("[0-9a-f]{64}/")
 
 
 class Objects:
-    """The object at `url`, or the objects below it, by their names relative to it ("" for itself).
+    """The object at `url`, or the objects below it, by names relative to `url` ("" for the object at it).
 
     All methods raise SourceError for a store that refuses or does not answer.
     """
@@ -60,10 +60,10 @@ class Objects:
                 return {}
             if entry["type"] == "file":
                 return {"": entry["size"]}
-            found = self._store.find(self._path, detail=True)
+            entries = self._store.find(self._path, detail=True)
         below = len(self._path.rstrip("/")) + 1
         # A name that ends with a slash marks a folder.
-        return {path[below:]: entry["size"] for path, entry in found.items() if not path.endswith("/")}
+        return {path[below:]: entry["size"] for path, entry in entries.items() if not path.endswith("/")}
 
     def download(self, sizes: dict[str, int], target: Path) -> None:
         """Copy the objects named in `sizes` to files with these names below `target`, or to `target` itself.
@@ -113,7 +113,7 @@ class Objects:
 
 
 class LocalCopies:
-    """Copies of objects below the folder `folder`, each made once; `paths` are those of the copies by URL."""
+    """Copies of objects in the folder `folder`; each object is copied once. `paths` has the copies by URL."""
 
     def __init__(self, folder: Path) -> None:
         self.paths: dict[str, Path] = {}
@@ -160,7 +160,7 @@ def local_copies(target: Path) -> Iterator[LocalCopies]:
 
 @contextmanager
 def new_prepared(place: str, overwrite: bool) -> Iterator[Path]:
-    """Yield the path of a new folder of prepared data: `place`, or one written below that URL at the end.
+    """Yield the path of a new folder of prepared data: `place`, or a folder that is copied to that URL.
 
     Raises DataError for prepared data that is there already, unless `overwrite` is true, and SourceError as
     `Objects` does.
@@ -198,11 +198,11 @@ def changed_prepared(place: str) -> Iterator[Path]:
 
 
 def fetch_prepared(url: str, target: Path) -> Path:
-    """Copy the prepared data below `url` to a folder of its name in `target`, and return that.
+    """Copy the prepared data below `url` to a folder of its name in `target`, and return the folder.
 
-    A folder with the same data stays as it is; one with other data is replaced, with all files in it. Raises
-    FetchError for objects that are no prepared data or do not match their manifest, DataError for another
-    folder of this name, and SourceError as `Objects` does.
+    A folder with the same data stays as it is; a folder with other data is replaced, with all files in it.
+    Raises FetchError for objects that are no prepared data or do not match their manifest, DataError for
+    another folder of this name, and SourceError as `Objects` does.
     """
     objects = Objects(url)
     manifest, folder = _manifest(objects), target / objects.url.rpartition("/")[2]
@@ -238,7 +238,7 @@ def _is_there(folder: Path, manifest: Manifest) -> bool:
     """Tell whether `folder` has the data of `manifest`; other files in it do not count."""
     try:
         return Manifest.load(folder) == manifest and manifest.files.items() <= hash_files(folder).items()
-    except DataError:  # none, or one that can't be read
+    except DataError:  # there is no manifest, or it can't be read
         return False
 
 

@@ -30,10 +30,10 @@ _USERS_PER_BLOCK = 65536
 
 @dataclass(frozen=True)
 class Negatives:
-    """The items that were not chosen: of event e, `items` int32 [M] from `offsets[e]` to `offsets[e + 1]`.
+    """The items that were not chosen; those of event e are `items[offsets[e]:offsets[e + 1]]`.
 
-    `offsets` are int64 [E + 1]; `weights` float32 [M], or None for data without weights. `times` [M] and
-    `kinds` int8 [M] (`data.kinds.row_codes`) are None for data without kinds.
+    `items` are int32 [M], `offsets` int64 [E + 1]; `weights` are float32 [M], or None for data without
+    weights. `times` [M] and `kinds` int8 [M] (`data.kinds.row_codes`) are None for data without kinds.
     """
 
     items: NDArray[np.int32]
@@ -44,13 +44,14 @@ class Negatives:
 
 
 class GivenNegatives(NamedTuple):
-    """M negatives of kinds, in any order.
+    """M negatives that events of negative kinds give, in any order.
 
     Attributes:
         owners: int64 [M], the index of the user.
         items: int64 [M], the item rows.
-        times: [M], as those of events; without times the number of the user's events before it.
-        kinds: int64 [M], their codes (`data.kinds.row_codes`).
+        times: [M], like the times of events; in data without times, the number of the user's events before
+            each negative.
+        kinds: int64 [M], the codes of the kinds (`data.kinds.row_codes`).
     """
 
     owners: NDArray[np.int64]
@@ -63,8 +64,8 @@ class GivenNegatives(NamedTuple):
 class ColdItems:
     """Items of the catalog that have no event, which an item tower that reads features can still encode.
 
-    `ids` [C], and C values each of the `features`, by name, and of the `fields`. Features are raw values, as
-    `Feature.encode_one` takes them. `vectors` has those features that are vectors, by name: [C, width] each.
+    There are C `ids`, and C values of each of the `features` and of the `fields`, by name. Features are raw
+    values, as `Feature.encode_one` takes them. `vectors` has the vector features by name, each [C, width].
     """
 
     ids: list[Id] = field(default_factory=list)
@@ -85,11 +86,11 @@ class ColdItems:
         (folder / COLD_ITEMS).write_text(text, encoding="utf-8")
 
     def rows(self, part: slice) -> list[dict[str, Any]]:
-        """Return the features of some of the items, as `Feature.encode_one` takes them; NaN: no vector."""
+        """Return the features of some items as `Feature.encode_one` takes them; a vector of NaN is None."""
         columns = {name: values[part] for name, values in self.features.items()}
         for name, vectors in self.vectors.items():
             assert isinstance(vectors, np.ndarray)
-            columns[name] = [None if np.isnan(one[0]) else one for one in vectors[part]]
+            columns[name] = [None if np.isnan(vector[0]) else vector for vector in vectors[part]]
         return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
     @classmethod
@@ -107,7 +108,7 @@ class ColdItems:
 
 @dataclass(frozen=True)
 class PreparedData:
-    """The output of `turret data prepare`; the arrays are memory maps, of which used pages are read.
+    """The output of `turret data prepare`; the arrays are memory maps, so only used pages are read.
 
     With U users, N items and E events: `event_items` int32 [E] are item rows, all events sorted by user row,
     then part, then time; `offsets` int64 [U + 1] are the users' bounds in it; `times` [E] is int64 (or
@@ -136,7 +137,7 @@ class PreparedData:
 
     @classmethod
     def open(cls, folder: Path) -> "PreparedData":
-        """Open a prepared folder. Raises DataError when it is not one, or files lack or have other sizes."""
+        """Open a prepared folder. Raises DataError for another folder, and for missing or resized files."""
         with system_errors_told():
             return cls._open(path_of("folder", folder))
 
@@ -195,16 +196,16 @@ class PreparedData:
         return self.manifest.split.kind == "queries"
 
     def query_groups(self) -> NDArray[np.int64] | None:
-        """Return the number of each query's answer, int64 [U]: items are questions, several of one answer.
+        """Return the number of each query's answer, int64 [U], if items are questions that may share answers.
 
         None where items are answers, or users have histories.
         """
         settings = self.manifest.settings.get("queries")
         if not settings or settings.get("match") != "questions":
             return None
-        if "answer" not in self.fields:  # left out of the fields
+        if "answer" not in self.fields:  # the answer is left out of the fields
             return None
-        _, answers = np.unique([str(one) for one in self.fields["answer"]], return_inverse=True)
+        _, answers = np.unique([str(answer) for answer in self.fields["answer"]], return_inverse=True)
         return np.asarray(answers[self.event_items[self.offsets[:-1]]], dtype=np.int64)
 
     def are_targets(self, positions: NDArray[np.int64] | slice) -> NDArray[np.bool_]:
@@ -216,13 +217,13 @@ class PreparedData:
         return is_target[self.kinds[positions]]
 
     def only_targets(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return those of the events at `positions` [P] that may be a next item."""
+        """Return the positions among `positions` [P] whose events may be a next item."""
         return positions if self.kinds is None else positions[self.are_targets(positions)]
 
     def history_ends(self, until: HistoryEnd) -> NDArray[np.int64]:
         """Return the end [U] of each user's history in `event_items`; a query has none.
 
-        That of a part's targets ends with the first of them: signals before it are read.
+        The history for a part's targets ends at the first target of the part: signals before it are read.
         """
         if self.has_queries:
             return self.offsets[:-1]
@@ -236,8 +237,8 @@ class PreparedData:
         result: dict[Part, NDArray[np.int64]] = {}
         for part in PARTS[1:]:
             starts, ends = self.bounds(part)
-            found = self.first_targets(starts, ends)
-            result[part] = np.where(found < ends, found, starts)
+            firsts = self.first_targets(starts, ends)
+            result[part] = np.where(firsts < ends, firsts, starts)
         return result
 
     def first_targets(self, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -245,8 +246,8 @@ class PreparedData:
         if self.kinds is None:
             return np.minimum(starts, ends)
         targets = np.append(np.flatnonzero(self.are_targets(slice(None))), len(self.event_items))
-        found: NDArray[np.int64] = np.minimum(targets[np.searchsorted(targets, starts)], ends)
-        return found
+        firsts: NDArray[np.int64] = np.minimum(targets[np.searchsorted(targets, starts)], ends)
+        return firsts
 
     def history(self, user: int, until: HistoryEnd) -> NDArray[np.int32]:
         """Return the item rows [T] of `user` (a row) before `until`, oldest first; "end" gives all."""
@@ -274,21 +275,21 @@ class PreparedData:
 
     @cached_property
     def _loose(self) -> list[NDArray[Any]]:
-        """The users, ascending, items, times and kinds of the negatives of kinds that belong to no event."""
+        """The users (ascending), items, times and kinds of the negatives that belong to no event."""
         names = {"users": "int32", "items": "int32", "times": self.times.dtype.name, "kinds": "int8"}
         return [open_array(self.folder / LOOSE / f"{name}.npy", dtype) for name, dtype in names.items()]
 
     def given_negatives(self, users: NDArray[np.int64], ends: NDArray[np.int64]) -> GivenNegatives:
-        """Return the negatives of kinds of `users` [U] until their events at `ends` [U], with those of these.
+        """Return the negatives of `users` [U] before and with their events at `ends` [U].
 
-        All of them at the end of a history. None for data without kinds.
+        At the end of a history, these are all negatives of the user; in data without kinds, there are none.
         """
-        given = self.negatives
-        if given is None or given.times is None or given.kinds is None:
+        negatives = self.negatives
+        if negatives is None or negatives.times is None or negatives.kinds is None:
             none = np.empty(0, dtype=np.int64)
             return GivenNegatives(none, none, none, none)
-        firsts = given.offsets[self.offsets[users]]
-        counts = given.offsets[np.minimum(ends + 1, self.offsets[users + 1])] - firsts
+        firsts = negatives.offsets[self.offsets[users]]
+        counts = negatives.offsets[np.minimum(ends + 1, self.offsets[users + 1])] - firsts
         places = ranges(firsts, counts)
         others, *columns = self._loose
         firsts, lasts = np.searchsorted(others, users), np.searchsorted(others, users, "right")
@@ -300,9 +301,9 @@ class PreparedData:
             np.append(np.repeat(np.arange(len(users)), counts), owners[is_before]),
             loose[is_before],
         )
-        attached: list[NDArray[Any]] = [given.items, given.times, given.kinds]
+        attached: list[NDArray[Any]] = [negatives.items, negatives.times, negatives.kinds]
         both = zip(attached, columns, strict=True)
-        items, times, kinds = (np.append(one[places], other[loose]) for one, other in both)
+        items, times, kinds = (np.append(values[places], other[loose]) for values, other in both)
         return GivenNegatives(owners, items.astype(np.int64), times, kinds.astype(np.int64))
 
     def item_counts(self, part: Part = "train") -> NDArray[np.int64]:
@@ -316,11 +317,11 @@ class PreparedData:
         return counts
 
     def cold_items(self) -> ColdItems:
-        """Return the items of the catalog that have features and no event. Raises DataError for damage."""
+        """Return the items of the catalog with features and no event. Raises DataError for a damaged file."""
         return ColdItems.open(self.folder)
 
     def verify(self) -> None:
-        """Check the SHA-256 of every file. Raises DataError naming the first that differs."""
+        """Check the SHA-256 of every file. Raises DataError naming the first file that differs."""
         for name, expected in self.manifest.files.items():
             if hash_file(self.folder / name) != expected:
                 raise DataError(
@@ -333,7 +334,8 @@ def look_up(
 ) -> tuple[list[Id], list[dict[str, Any]], list[str | None]]:
     """Return the ids, the catalog fields and the kinds of the newest `limit` items of `user`, oldest first.
 
-    Without `user`, those of a user of median activity. Raises DataError when there is no such user.
+    Without `user`, these are the items of a user of median activity. Raises DataError when there is no such
+    user.
     """
     data = PreparedData.open(folder)
     median = int(np.argsort(np.diff(data.offsets), kind="stable")[len(data.users) // 2])

@@ -17,11 +17,11 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-# Each line is a record of this logger: the command line prints them, other programs may. A process beside
-# another one that shows the same disables it, and has no bar either.
+# Each line is a record of this logger: the command line prints the records, other programs may. A process
+# disables the logger, and has no bar either, if another process shows the same progress.
 LOGGER = "turret.progress"
 SECONDS_A_LINE = 10.0
-# A few steps are stages, of which one takes much longer than another.
+# Fewer steps are stages of unequal length, so no remaining time is shown.
 _EVEN_STEPS = 10
 
 
@@ -30,8 +30,8 @@ def progress(description: str, total: int | None = None) -> Iterator[Callable[[i
     """Show the progress of the block on standard error; yields the function that advances it.
 
     A terminal shows a bar (a spinner without a `total`). Elsewhere the logger `turret.progress` gets a line
-    with a step that ends ten seconds or more after the last line; of a block without a `total`, which may
-    have no steps, one every ten seconds.
+    with a step that ends ten seconds or more after the last line. A block without a `total` may have no
+    steps, so it gets a line every ten seconds.
     """
     log, begun = logging.getLogger(LOGGER), time.monotonic()
     if sys.stderr is not None and sys.stderr.isatty() and not log.disabled:
@@ -81,7 +81,7 @@ def print_lines() -> None:
 
 
 class _StandardError(logging.Handler):
-    """Writes to the standard error of the moment, which tests replace."""
+    """Writes to the current standard error, which tests replace."""
 
     def emit(self, record: logging.LogRecord) -> None:
         # A process may be without standard error, and its reader may be gone.
@@ -91,7 +91,7 @@ class _StandardError(logging.Handler):
 
 
 def _line(description: str, done: int, total: int | None, seconds: float) -> str:
-    """A line such as "epoch 1/20: 300 of 1,200 (25 %), 20 s, about 60 s left"."""
+    """Return a line such as "epoch 1/20: 300 of 1,200 (25 %), 20 s, about 60 s left"."""
     if not total:
         return f"{description}: {f'{done:,}, ' if done else ''}{seconds:.0f} s"
     left = ""
@@ -101,5 +101,5 @@ def _line(description: str, done: int, total: int | None, seconds: float) -> str
 
 
 def counted(number: int, noun: str) -> str:
-    """`number` with thousands separators, and `noun` in the singular or with an s: 1 epoch, 2,000 rows."""
+    """Return `number` with thousands separators, and `noun`, with an s if plural: 1 epoch, 2,000 rows."""
     return f"{number:,} {noun}{'s' * (number != 1)}"

@@ -19,7 +19,8 @@ def ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.
 def groups(offsets: NDArray[np.int64], limit: int) -> NDArray[np.int64]:
     """Group R adjacent ranges, `offsets` int64 [R + 1], into runs of at most `limit` positions.
 
-    Returns the index of the first range of each run, and R. A longer range is a run of its own.
+    Returns the index of the first range of each run, and R. A range that is longer than `limit` is a run of
+    its own.
     """
     firsts, count = [0], len(offsets) - 1
     while firsts[-1] < count:
@@ -31,19 +32,19 @@ def groups(offsets: NDArray[np.int64], limit: int) -> NDArray[np.int64]:
 def distinct(keys: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the distinct keys, ascending.
 
-    `np.unique` hashes them, which takes seventy times as long for keys that have a row and a value in the
-    bits of one integer: 3 s for three million, which are sorted in 0.04 s.
+    `np.unique` hashes the keys, which takes seventy times as long for keys that have a row and a value in the
+    bits of one integer: 3 s for three million keys, which are sorted in 0.04 s.
     """
     ordered = np.sort(keys)
-    found: NDArray[np.int64] = ordered[np.diff(ordered, prepend=ordered[:1] - 1) != 0]
-    return found
+    unique_keys: NDArray[np.int64] = ordered[np.diff(ordered, prepend=ordered[:1] - 1) != 0]
+    return unique_keys
 
 
 def stable_order(keys: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
     """Return the stable order int64 [E] of rows by `keys` [E], the first key being the most significant.
 
-    Integers that fit 63 bits together are packed into one, which NumPy sorts with vector instructions. That
-    sort is not stable, so ties are sorted by position afterwards.
+    Integers that fit 63 bits together are packed into one integer, which NumPy sorts with vector
+    instructions. That sort is not stable, so ties are sorted by position afterwards.
     """
     packed = _packed(keys)
     if packed is None:
@@ -77,7 +78,7 @@ def _packed(keys: Sequence[NDArray[Any]]) -> NDArray[np.int64] | None:
 def lower_medians(
     values: NDArray[np.float64], groups: NDArray[np.int64], count: int
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """The lower median of the values [M] of each of `count` groups, 0 for none; and the numbers of values.
+    """Return the lower median of the values [M] in each of `count` groups, 0 for an empty one; and the sizes.
 
     `groups` is int64 [M], the group of each value.
     """

@@ -21,9 +21,10 @@ def text_table(
     width: int = WIDTH,
     right: bool | Collection[str] = True,
 ) -> str:
-    """A table of at most `width` characters. None among the rows draws a line.
+    """Return a table of at most `width` characters. None among the rows draws a line.
 
-    The first column is to the left, the others are to the right, or only those whose heading is in `right`.
+    The first column is left-aligned, the others are right-aligned. If `right` has headings, only their
+    columns are right-aligned.
     """
     table = Table(title=title, caption=caption)
     if isinstance(right, bool):
@@ -42,49 +43,49 @@ def text_table(
 
 
 def paragraph(text: str, first: str = "", further: str = "") -> str:
-    """A sentence in lines of at most `WIDTH` characters, which begin with `first` and `further`."""
+    """Return a sentence in lines of at most `WIDTH` characters, which begin with `first` and `further`."""
     return fill(text, WIDTH, initial_indent=first, subsequent_indent=further, break_on_hyphens=False)
 
 
 def figure(value: Mapping[str, float] | float) -> str:
-    """A metric, or the mean of one: four decimals."""
+    """Return a metric, or the mean of a metric, with four decimals."""
     return f"{value if isinstance(value, int | float) else value['mean']:.4f}"
 
 
 def with_interval(value: Mapping[str, float] | float) -> str:
-    """A metric with its 95 % interval, if it has one."""
+    """Return a metric with its 95 % interval, if it has an interval."""
     if isinstance(value, int | float):
         return figure(value)
     return f"{figure(value)} [{value['low']:.4f}, {value['high']:.4f}]"
 
 
 def signed_with_interval(value: Mapping[str, float]) -> str:
-    """A paired difference with its 95 % interval."""
+    """Return a paired difference with its 95 % interval."""
     return f"{value['mean']:+.4f} [{value['low']:+.4f}, {value['high']:+.4f}]"
 
 
 def percent(value: float) -> str:
-    """A share in per cent; small ones keep a digit."""
+    """Return a share in per cent; a share below 10 % keeps a decimal."""
     return f"{100 * value:.1f} %" if abs(value) < 0.1 else f"{100 * value:.0f} %"
 
 
 def count(value: float | None) -> str:
-    """A whole number with thousands; nothing for None."""
+    """Return a whole number with thousands separators; an empty text for None."""
     return "" if value is None else f"{value:,.0f}"
 
 
 def size(count: float) -> str:
-    """Bytes in decimal units: 340 MB, 1.2 GB, 12 TB."""
-    unit, one = next(((unit, one) for unit, one in _BYTES if count >= one), _BYTES[-1])
-    return f"{_digits(count / one)} {unit}"
+    """Return bytes in decimal units: 340 MB, 1.2 GB, 12 TB."""
+    unit, scale = next(((unit, scale) for unit, scale in _BYTES if count >= scale), _BYTES[-1])
+    return f"{_digits(count / scale)} {unit}"
 
 
 def duration(seconds: float) -> str:
-    """Seconds in the unit that people would use: 29 s, 12 min, 3.1 h, 2.4 days."""
+    """Return seconds in the unit that people would use: 29 s, 12 min, 3.1 h, 2.4 days."""
     unit, length = next(((unit, length) for unit, length, least in _TIMES if seconds >= least), ("s", 1))
     return f"{_digits(seconds / length)} {unit}"
 
 
 def _digits(value: float) -> str:
-    """Two digits of small numbers, and all of the others before the point."""
+    """Return a small number with one decimal, and another number rounded to an integer."""
     return f"{value:.1f}" if 1 <= value < 9.95 else f"{max(value, 1):,.0f}"

@@ -19,7 +19,7 @@ from turret.data.errors import DataError
 
 Id = int | str
 ID_LENGTH = 512  # characters: the longest id that data may hold and a request may name
-STRANGER = "session:"  # begins the id of a user who is known by a session alone, before that of the session
+STRANGER = "session:"  # begins the id of a user who is known by a session alone; the session's id follows
 
 NORMAL_FORM: Literal["NFC"] = "NFC"
 """The Unicode form of all ids, in which é is one character."""
@@ -35,9 +35,9 @@ _CANONICAL = re.compile(r"0|-?[1-9][0-9]{0,18}")
 class Vocabulary:
     """Ids (all integers or all strings) by row, and rows by id.
 
-    An integer vocabulary returns integers, a string vocabulary strings. Look-up converts between the two
-    where that is unambiguous, because ids travel through URLs and CSV files: "42" finds 42 and 42 finds "42",
-    but "042" finds neither.
+    An integer vocabulary returns integers, a string vocabulary strings. Look-up converts between integers and
+    strings where that is unambiguous, because ids travel through URLs and CSV files: "42" finds 42 and 42
+    finds "42", but "042" finds neither.
 
     Raises DataError when an id occurs twice or the ids are of mixed kinds.
     """
@@ -103,7 +103,7 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: Path) -> "Vocabulary":
-        """Read a file of `save`. Raises DataError when `path` is not one."""
+        """Read a file of `save`. Raises DataError for another file."""
         try:
             stored = json.loads(path.read_text(encoding="utf-8"))
             vocabulary = cls(stored["ids"])
@@ -133,14 +133,14 @@ def find_rows(row_of: Callable[[Id], int | None], ids: Iterable[Id]) -> tuple[ND
 
 
 def plain_id(text: str) -> str:
-    """Return a text as an id: without blanks around it, and in one Unicode form. Blanks alone stay."""
+    """Return a text as an id: without blanks around it, and in one Unicode form. A text of blanks stays."""
     if not text.isascii() and _is_quickly_normalized(text):
         text = normalize(NORMAL_FORM, text)
     return text.strip(BLANKS) or text
 
 
 def _is_quickly_normalized(text: str) -> bool:
-    """Whether no letter has more combining signs than a script has: sorting them takes quadratic time."""
+    """Tell whether no letter has more combining signs than scripts have: sorting takes quadratic time."""
     run = 0
     for character in text:
         run = run + 1 if combining(character) else 0

@@ -16,7 +16,7 @@ WRONG_CLOCK = "time before 1990 or in the future"
 INEXACT = "too large for a float to hold exactly"
 ROUNDED = "rounded by a spreadsheet"
 UNKNOWN_ITEM = "item not in the items file"
-ENTITY_FILES = ("items file: ", "users file: ")  # how kinds of bad rows outside of the log begin
+ENTITY_FILES = ("items file: ", "users file: ")  # the prefixes of kinds of bad rows outside of the log
 REPEATED_ID = "repeated id"
 _NO_USER = "null user"
 _WIDTH = 60
@@ -25,9 +25,9 @@ _FILES = 4
 
 @dataclass(frozen=True)
 class PrepareReport:
-    """The output of `prepare`; `warnings` has a sentence on each choice that it made, and each surprise.
+    """The output of `prepare`; `warnings` has a sentence on each choice and on each surprise.
 
-    `doubts` are those of them on rows that were read as events and may be none, or have other ids.
+    `doubts` are the warnings about rows that were read as events and may be none, or may have other ids.
     """
 
     folder: Path
@@ -38,9 +38,9 @@ class PrepareReport:
 
 @dataclass(frozen=True)
 class CheckedRows:
-    """The rows of the log, or of another table: its files, the number of valid rows, and the others.
+    """The rows of the log, or of another table: its files, the number of valid rows, and the bad rows.
 
-    `doubtful` valid rows are the first of several of one id.
+    `doubtful` counts the valid rows that are the first of several rows of one id.
     """
 
     files: Sequence[Path]
@@ -57,8 +57,8 @@ class CheckedRows:
 def refuse_bad_rows(tables: Sequence[CheckedRows], on_bad: OnBad, note: str = "") -> None:
     """Raise BadRowsError with files, kinds, counts and examples of bad rows that are not to be dropped.
 
-    "drop" drops at most half of a table: more is rather a column or a file that was named by mistake. `note`
-    is a line behind the examples.
+    "drop" drops at most half of a table: more bad rows rather mean that a column or a file was named by
+    mistake. `note` is a line after the examples.
     """
     most = [table for table in tables if table.bad + table.doubtful > table.valid - table.doubtful]
     refused = {"error": [table for table in tables if table.bad], "drop": most, "drop=any": []}[on_bad]
@@ -83,7 +83,7 @@ def refuse_bad_rows(tables: Sequence[CheckedRows], on_bad: OnBad, note: str = ""
 
 
 def names_of(files: Sequence[Path]) -> str:
-    """List the first of some files."""
+    """List the first files, and count the others."""
     rest = f" and {len(files) - _FILES:,} other files" if len(files) > _FILES else ""
     return ", ".join(map(str, files[:_FILES])) + rest
 
@@ -101,7 +101,7 @@ def describe_dropped(bad_rows: Sequence[BadRows], removed: Sequence[Removed]) ->
     """List the numbers of rows dropped by kind and by filter, the largest first."""
     counts = [(bad.count, bad.kind) for bad in bad_rows]
     counts += [(filtered.events, f"filter {filtered.filter}") for filtered in removed]
-    listed = (f"{kind} ({count:,})" for count, kind in sorted(counts, key=lambda one: -one[0]))
+    listed = (f"{kind} ({count:,})" for count, kind in sorted(counts, key=lambda pair: -pair[0]))
     return "; ".join([", ".join(listed) or "the source has no rows", *_hints(bad_rows, removed)])
 
 
@@ -129,8 +129,8 @@ def _hints(bad_rows: Sequence[BadRows], removed: Sequence[Removed] = ()) -> list
         INEXACT: "export such ids as integers or texts",
         ROUNDED: "export them from the source itself, or format the column as text before saving it",
     }
-    kinds = [*(bad.kind for bad in bad_rows), *(one.filter for one in removed)]
-    blanks = [[*one.values()].count(None) for bad in bad_rows for one in bad.examples if bad.kind == _NO_USER]
+    kinds = [*(bad.kind for bad in bad_rows), *(filtered.filter for filtered in removed)]
+    blanks = [[*row.values()].count(None) for bad in bad_rows for row in bad.examples if bad.kind == _NO_USER]
     hints[_NO_USER] = "if an order has them in its first row alone, fill the cells below from it"
     if not blanks or min(blanks) < 2:
         del hints[_NO_USER]
@@ -145,5 +145,5 @@ def _example(example: dict[str, Any]) -> str:
 
 def _short(value: object) -> str:
     text = str(value)
-    text = text if text == text.strip() else repr(text)  # in which blanks and control characters show
+    text = text if text == text.strip() else repr(text)  # repr shows blanks and control characters
     return text if len(text) <= _WIDTH else text[:_WIDTH] + "..."

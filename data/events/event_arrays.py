@@ -15,7 +15,7 @@ from turret.data.ranges import groups, stable_order
 
 @dataclass(frozen=True)
 class Events:
-    """E events by rows.
+    """E events as arrays.
 
     `users` and `items` are int32 [E] rows, `times` int64 or float64 [E], `weights` float32 [E] or None,
     `parts` int8 [E] (0 train, 1 validation, 2 test) where the source states the part of each event, `labels`
@@ -40,7 +40,7 @@ class Events:
         return Events(**{name: values[positions] for name, values in columns.items()})
 
     def are_of(self, kinds: Sequence[int] | None) -> NDArray[np.bool_]:
-        """Tell which events are of the kinds with these codes: bool [E]; all where events are alike."""
+        """Mask the events of the kinds with these codes, bool [E]; all events if they are alike."""
         if self.kinds is None or kinds is None:
             return np.ones(len(self), dtype=np.bool_)
         return np.isin(self.kinds, kinds)
@@ -63,10 +63,10 @@ Change = Callable[[Events], Events]
 
 
 def user_blocks(offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The first user of each block of whole users, and U, for `offsets` int64 [U + 1].
+    """Return the first user of each block of whole users, and U, for `offsets` int64 [U + 1].
 
-    A log that fits a piece is divided too: its blocks go to several threads, and their columns into the
-    caches of a processor, which takes two thirds of the time of one block.
+    A log that fits a piece is divided too: several threads take its blocks, whose columns fit the caches of a
+    processor, in two thirds of the time of one block.
     """
     return groups(offsets, min(PIECE, max(_LEAST_BLOCK, int(offsets[-1]) // _BLOCKS)))
 
@@ -134,7 +134,7 @@ class EventFiles:
 def _totals(log: EventFiles, users: NDArray[np.int32]) -> NDArray[np.int64]:
     """Return the number of events of all users before each row: int64 [U + 1]."""
     counts = np.zeros(len(users), dtype=np.int64)
-    # Larger pieces, because each adds the counts of all users.
+    # The pieces are larger here, because each piece adds the counts of all users.
     for first in range(0, len(log), 8 * PIECE):
         block = log.read(first, min(first + 8 * PIECE, len(log)), "users")
         counts += np.bincount(block["users"], minlength=len(users))

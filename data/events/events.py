@@ -56,10 +56,10 @@ class Log:
 
     `frame` has one row per source row: ROW, PART, `user` and `item` (ids as keys, see `data.events.ids`),
     `time`, `weight`, LABEL and KIND (if any), the raw columns as `raw_...`, and VERDICT: null for an event,
-    else the reason why it is not one. `kinds` is the table of kinds, and `notes` are sentences for people, as
-    are `doubts`, on ids that are not read as they are.
-    `numeric` tells by role whether ids are numbers in the source, or texts that may be, as in CSV. `tables`
-    are those of each part, and `names` the source names of the raw columns.
+    else the reason why the row is no event. `kinds` is the table of kinds. `notes` are sentences for people,
+    and so are `doubts`, which are about ids that are changed on reading. `numeric` tells by role whether ids
+    are numbers in the source, or texts that may be numbers, as in CSV. `tables` has the table of each part,
+    and `names` the source names of the raw columns.
     """
 
     frame: pl.LazyFrame
@@ -90,7 +90,7 @@ class Log:
         return users_and_items | {name: rows[name].to_numpy().dtype for name in _COLUMNS if name in rows}
 
     def pieces(self) -> Iterator[pl.DataFrame]:
-        """Yield `rows`, some at a time."""
+        """Yield `rows` in batches."""
         with readable(self.path):
             yield from self.rows().collect_batches(chunk_size=PIECE, engine="streaming")
 
@@ -124,7 +124,7 @@ class Log:
         return bad, removed
 
     def further_forms(self, verdicts: Mapping[str, int]) -> tuple[str, ...]:
-        """The formats of the times that could not be read, so far as they are known ones."""
+        """Return the formats of the times that could not be read, as far as the formats are known."""
         if not verdicts.get(UNREADABLE_TIME) or self.frame.collect_schema()["raw_time"] != pl.String:
             return ()
         unread = self.frame.filter(pl.col(VERDICT) == UNREADABLE_TIME).select("raw_time").head(PIECE)
@@ -134,19 +134,19 @@ class Log:
             )
 
     def verdicts_by_kind(self) -> dict[str, Counter[str | None]]:
-        """By target or signal, the number of rows by verdict, None for events, without those of filters."""
+        """Count the rows of each target and signal by verdict, None for events, without filtered rows."""
         is_filtered = pl.col(VERDICT).is_in(_FILTERS).fill_null(False)
         counts = self.frame.filter(~is_filtered).group_by(KIND, VERDICT).len()
         names = read_kinds(self.kinds)
-        found = {name: Counter[str | None]() for name in names}
+        verdicts = {name: Counter[str | None]() for name in names}
         with readable(self.path):
             for code, verdict, count in counts.collect(engine="streaming").iter_rows():
                 if code is not None and code >= 0:
-                    found[names[code]][verdict] = count
-        return found
+                    verdicts[names[code]][verdict] = count
+        return verdicts
 
     def bad_rows_of_kind(self, name: str, verdicts: Mapping[str | None, int]) -> list[BadRows]:
-        """Return the bad rows of one kind as `dropped_rows` does those of all."""
+        """Return the bad rows of one kind of events as `dropped_rows` does for all kinds."""
         is_of_kind = pl.col(KIND) == row_codes(self.kinds)[name]
         return [
             BadRows(
@@ -158,10 +158,10 @@ class Log:
             if verdict is not None
         ]
 
-    def _examples(self, verdict: str, is_one: pl.Expr | bool = True) -> list[dict[str, Any]]:
+    def _examples(self, verdict: str, condition: pl.Expr | bool = True) -> list[dict[str, Any]]:
         raw = [name for name in self.frame.collect_schema().names() if name.startswith("raw_")]
-        found = self.frame.filter((pl.col(VERDICT) == verdict) & is_one)
-        first = found.head(EXAMPLES).select(ROW, PART, *raw)
+        matches = self.frame.filter((pl.col(VERDICT) == verdict) & condition)
+        first = matches.head(EXAMPLES).select(ROW, PART, *raw)
         with readable(self.path):
             rows = first.collect(engine="streaming")
         if verdict == WRONG_CLOCK:
@@ -187,7 +187,7 @@ def validate(
 ) -> Log:
     """Validate the rows of all parts; `catalog` are the ids of the items file, as text.
 
-    `forms` are formats of times that the first rows do not tell.
+    `forms` are formats of times that the first rows do not show.
 
     Raises ColumnError when columns differ in type between parts, or don't fit their role.
     """
@@ -207,7 +207,7 @@ def validate(
         ids["raw_user"] = replace(ids["raw_user"], dtype=pl.String(), is_float=False)
         notes.append(note)
     raw = one_row_an_item(raw, columns, ids["raw_item"].nulls, form.list_separator or "|")
-    if columns.negatives is not None:  # ids of rows of their own now
+    if columns.negatives is not None:  # each negative is a row with an id now
         ids |= id_columns(raw, {"raw_item": names["raw_item"]}, form.nulls)
     kind = kind_name(columns, filters.default_kind, form.nulls) if kinds else None
     frame = raw.with_columns(**_values(raw.collect_schema(), columns, time, kind, kinds, ids, form.decimal))
@@ -215,7 +215,7 @@ def validate(
     if "weight" not in schema and filters.min_weight is not None:
         raise ColumnError("min_weight needs weights; name their column with --weight")
     verdicts = _verdicts(schema, columns, filters, time, ids, form.nulls)
-    if kind is not None:  # before a row can be bad
+    if kind is not None:  # the kind decides before a row can be bad
         verdicts = [(kind.is_null(), NO_KIND), (pl.col(KIND).is_null(), KIND_FILTER), *verdicts]
     if catalog is not None:
         known = as_keys(catalog, schema["item"]).to_frame("item").with_columns(__known=True)
@@ -330,11 +330,12 @@ def _verdicts(
         verdicts.append((pl.col("raw_weight").is_null(), "null weight"))
     if "weight" in schema:
         verdicts.append((pl.col("weight").is_null(), UNREADABLE_WEIGHT))
-        if filters.min_weight is not None:  # before a rating of -1, for none, is an invalid weight
+        if filters.min_weight is not None:  # checked first, as a rating of -1, for none, is an invalid weight
             verdicts.append((pl.col("weight") < filters.min_weight, WEIGHT_FILTER))
         verdicts.append((pl.col("weight") <= 0, "weight not above 0"))
     if columns.quantity is not None:
-        # No quantity is no return: in a log of several kinds, views have none. A kind may say what is one.
+        # A row without a quantity is no return: among several kinds, views have none. A kind may mark
+        # returns.
         raw = pl.col("raw_quantity").cast(pl.String).str.strip_chars()
         is_unreadable = pl.col("quantity").is_null() & ~raw.is_in(nulls_of(nulls, columns.quantity))
         is_event = pl.col(KIND) >= 0 if KIND in schema else pl.lit(True)
@@ -349,8 +350,8 @@ def read_events(log: Log, work: Path) -> tuple[EventFiles, pl.Series, pl.Series,
     """Read `log` in pieces, and write its events into the folder `work`, in the order of the source.
 
     Returns the events, the distinct ids (Int64 or String) of users and of items, which are numbered in the
-    order of their discovery, the number of other rows by verdict, and of events by label. Raises SourceError
-    when the source can't be read completely.
+    order of their discovery, the number of other rows by verdict, and the number of events by label. Raises
+    SourceError when the source can't be read completely.
     """
     schema = log.frame.collect_schema()
     interners = [IdInterner(schema[role]) for role in ("user", "item")]

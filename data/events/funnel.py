@@ -22,10 +22,11 @@ _KIND = "__name"
 def propose_kinds(log: Log) -> tuple[KindTable, str]:
     """Return a table for the kinds of a log, empty without a funnel, and sentences about it.
 
-    A funnel has two to ten kinds. One is rare, at most a quarter of the events, and most of its events follow
-    one of another kind of the same user and item: that is the target, the latest of several. It consumes
-    where hardly anybody chooses an item twice. Kinds that are called like a return or a dislike are
-    negatives, the others signals. Large logs are judged by a sample of their users.
+    A funnel has two to ten kinds. One kind is rare, at most a quarter of the events, and most of its events
+    follow an event of another kind of the same user and item: this kind is the target, or the latest of
+    several such kinds. The target consumes where hardly anybody chooses an item twice. Kinds that are called
+    like a return or a dislike are negatives, the others signals. Large logs are judged by a sample of their
+    users.
     """
     column = log.names["raw_kind"]
     none = f"kinds: the events of column {column!r} are no funnel, so all events are alike"
@@ -35,24 +36,24 @@ def propose_kinds(log: Log) -> tuple[KindTable, str]:
         if names.head(_FIRST).unique().collect(engine="streaming").height > _MOST_KINDS:
             return {}, none
         counts = names.group_by(_KIND).len().collect(engine="streaming")
-        found = dict(counts.sort("len", _KIND, descending=[True, False]).iter_rows())
-        total = sum(found.values())
-        chosen = [kind for kind in found if not _NEGATIVE.search(kind)]
-        if not 2 <= len(chosen) <= len(found) <= _MOST_KINDS:
+        sizes = dict(counts.sort("len", _KIND, descending=[True, False]).iter_rows())
+        total = sum(sizes.values())
+        chosen = [kind for kind in sizes if not _NEGATIVE.search(kind)]
+        if not 2 <= len(chosen) <= len(sizes) <= _MOST_KINDS:
             return {}, none
         sampled = pl.col("user").hash() % math.ceil(total / _SAMPLE) == 0
         rows = log.frame.filter(pl.col(VERDICT).is_null() & sampled)
         sample = rows.select("user", "item", "time", ROW, name).collect(engine="streaming")
     figures = _figures(sample.filter(pl.col(_KIND).is_in(chosen)))
     late = [
-        kind for kind in chosen if found[kind] <= _RARE * total and figures.get(kind, (0.0,))[0] >= _FOLLOWS
+        kind for kind in chosen if sizes[kind] <= _RARE * total and figures.get(kind, (0.0,))[0] >= _FOLLOWS
     ]
     if not late:
         return {}, none
     target = max(late, key=lambda kind: figures[kind][2])
     follows, again, _ = figures[target]
-    roles = {kind: Kind(role="signal" if kind in chosen else "negative") for kind in found}
-    numbers = ", ".join(f"{kind} ({count:,})" for kind, count in found.items())
+    roles = {kind: Kind(role="signal" if kind in chosen else "negative") for kind in sizes}
+    numbers = ", ".join(f"{kind} ({count:,})" for kind, count in sizes.items())
     return roles | {target: Kind(consume=again < _SELDOM)}, (
         f"kinds: column {column!r} has a funnel of {numbers}: of the events {target!r} {follows:.0%} follow "
         f"another kind of their user and item, and {again:.0%} repeat an earlier one"
@@ -60,9 +61,10 @@ def propose_kinds(log: Log) -> tuple[KindTable, str]:
 
 
 def _figures(sample: pl.DataFrame) -> dict[str, tuple[float, float, float]]:
-    """Return for each kind the shares of its events that follow another kind, and that repeat this one.
+    """Return for each kind three figures over the events of the same user and item.
 
-    And the mean number of kinds that come before it, of the same user and item.
+    The figures are the share of the kind's events that follow another kind, the share that repeat the kind,
+    and the mean number of kinds that come before it.
     """
     pair = ("user", "item")
     events = sample.sort(*pair, "time", ROW).with_columns(

@@ -1,4 +1,4 @@
-"""Ids: keys of a column, distinct ones as numbers, and the vocabulary of them."""
+"""Ids: the keys of a column, the numbers of distinct keys, and their vocabulary."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,9 +18,10 @@ from turret.data.vocabulary import BLANKS, NORMAL_FORM, Vocabulary, is_canonical
 class IdInterner:
     """Distinct Int64 or String ids, numbered 0, 1, ... in the order of their discovery.
 
-    The key of an integer is itself, that of a text a hash; known keys are kept sorted, and each piece of ids
-    is merged with them. A join in polars of each piece with the ids so far takes twice as long, as it hashes
-    all of them again: 3.1 s instead of 1.7 s for the integers of ten million events of five million users.
+    The key of an integer is the integer, the key of a text is a hash; known keys are kept sorted, and each
+    piece of ids is merged with them. A join in polars of each piece with the known ids takes twice as long,
+    as it hashes all known ids again: 3.1 s instead of 1.7 s for the integers of ten million events of five
+    million users.
 
     Texts are compared on look-up, and those that share the hash of another text are kept in a dictionary, so
     numbers are exact for any hash function.
@@ -28,7 +29,7 @@ class IdInterner:
 
     def __init__(self, dtype: pl.DataType) -> None:
         self.ids = pl.Series("id", dtype=dtype)
-        """All ids so far, by number."""
+        """All known ids, by number."""
         self._keys = np.empty(0, dtype=np.uint64)  # ascending
         self._numbers = np.empty(0, dtype=np.int32)  # by key
         self._collisions: dict[str, int] = {}
@@ -72,7 +73,7 @@ def _keys(ids: pl.Series) -> NDArray[np.uint64]:
     return keys
 
 
-# Whole numbers from these on share their value with others.
+# From these bounds on, several whole numbers share one value of the type.
 _INEXACT_FROM: dict[pl.DataType, int] = {pl.Float16(): 2**11, pl.Float32(): 2**24, pl.Float64(): 2**53}
 _TEXTS = (pl.String, pl.Categorical, pl.Enum)
 _NUMBER = r"^-?(?:(?:0|[1-9]\d{0,15})(?:\.0)?|[1-9](?:\.\d+)?e\+\d+)$"
@@ -83,10 +84,10 @@ _SAMPLE = 1000
 class IdColumn:
     """A column of ids, `raw` in a frame and `name` in its source.
 
-    `nulls` are the texts that are no ids. `is_float`: whole numbers in texts print as floats in some rows,
-    1000.0. So does pandas write integers of a column that has, or had, a missing value. `is_scientific`:
-    some rows have an exponent, 8.71112E+12. `is_changed`: some have blanks around them, or another Unicode
-    form.
+    `nulls` are the texts that are no ids. `is_float`: in some rows, whole numbers in texts print as floats,
+    such as 1000.0, as pandas writes integers of a column that has, or had, a missing value. `is_scientific`:
+    some rows have an exponent, such as 8.71112E+12. `is_changed`: some ids have blanks around them, or
+    another Unicode form.
     """
 
     raw: str
@@ -98,11 +99,11 @@ class IdColumn:
     is_changed: bool = False
 
     def text(self) -> pl.Expr:
-        """The ids as text: whole numbers as integers print, null for `nulls` and fractional values.
+        """Return the ids as text: whole numbers print as integers; `nulls` and fractional values are null.
 
-        pandas turns integers beside nulls into floats, and databases export them as decimals. Null are also
-        floats too large to tell neighbours apart, and numbers that a spreadsheet rounded. Texts have no
-        blanks around them, and one Unicode form. Raises ColumnError for other types.
+        pandas turns integers beside nulls into floats, and databases export them as decimals. Floats that are
+        too large to tell neighbours apart, and numbers that a spreadsheet rounded, are null too. Texts have
+        no blanks around them, and one Unicode form. Raises ColumnError for other types.
         """
         value, dtype = pl.col(self.raw), self.dtype
         if dtype.is_integer():
@@ -129,7 +130,7 @@ class IdColumn:
         )
 
     def key(self) -> pl.Expr:
-        """The ids as keys, equal where their texts are: Int64 for integers, else `text`.
+        """Return the ids as keys, which are equal where the texts are: Int64 for integers, else `text`.
 
         Integers of types wider than Int64 become texts. Raises ColumnError as `text`.
         """
@@ -138,7 +139,7 @@ class IdColumn:
         return self.text()
 
     def verdicts(self, key: str, role: str) -> list[tuple[pl.Expr, str]]:
-        """The conditions of rows without a key or text, the column `key`; the first that holds decides."""
+        """Return the conditions of rows without a value in the column `key`; the first that holds decides."""
         if self.dtype.is_integer():
             return [(pl.col(key).is_null(), f"null {role}")]
         is_float = self.is_float or self.dtype.is_float()
@@ -158,17 +159,17 @@ class IdColumn:
 
 
 def id_columns(frame: pl.LazyFrame, names: Mapping[str, str], nulls: Sequence[str]) -> dict[str, IdColumn]:
-    """Return the columns of ids of a frame, by the name in the frame; `names` are those in the source.
+    """Return the id columns of a frame by their names in the frame; `names` has the names in the source.
 
     `nulls` are entries TEXT and COLUMN=TEXT of texts that are no ids.
     """
     schema = frame.collect_schema()
     columns = {raw: IdColumn(raw, name, schema[raw], nulls_of(nulls, name)) for raw, name in names.items()}
-    texts = {raw: one.text() for raw, one in columns.items() if one.dtype in _TEXTS}
+    texts = {raw: column.text() for raw, column in columns.items() if column.dtype in _TEXTS}
     if texts:
         first = frame.head(_SAMPLE).select(
             *(pl.col(raw).cast(pl.String) for raw in texts),
-            *(one.alias(f"{raw} as id") for raw, one in texts.items()),
+            *(text.alias(f"{raw} as id") for raw, text in texts.items()),
         )
         sample = first.collect(engine="streaming")
         for raw in texts:
@@ -178,24 +179,24 @@ def id_columns(frame: pl.LazyFrame, names: Mapping[str, str], nulls: Sequence[st
     numbers = {raw: text.str.contains(_NUMBER).all() for raw, text in texts.items()}
     values = {raw: pl.col(raw).cast(pl.String).str for raw in texts}
     floats = {
-        raw: (one.ends_with(".0") | one.contains("e+", literal=True)).any() for raw, one in values.items()
+        raw: (text.ends_with(".0") | text.contains("e+", literal=True)).any() for raw, text in values.items()
     }
-    powers = {raw: one.contains_any(["e", "E"]).any() for raw, one in values.items()}
-    # The first rows decide nearly always that texts are no numbers, and a pass without patterns the others.
+    powers = {raw: text.contains_any(["e", "E"]).any() for raw, text in values.items()}
+    # Nearly always the first rows show that texts are no numbers, else mostly a pass without patterns does.
     for rows, conditions in ((frame.head(_SAMPLE), numbers), (frame, floats), (frame, numbers)):
         if texts:
-            asked = [pl.struct(is_number=conditions[raw], has_power=powers[raw]).alias(raw) for raw in texts]
-            found = rows.select(asked).collect(engine="streaming").row(0, named=True)
+            checks = [pl.struct(is_number=conditions[raw], has_power=powers[raw]).alias(raw) for raw in texts]
+            flags = rows.select(checks).collect(engine="streaming").row(0, named=True)
             for raw in texts:
-                is_scientific = columns[raw].is_scientific or bool(found[raw]["has_power"])
+                is_scientific = columns[raw].is_scientific or bool(flags[raw]["has_power"])
                 columns[raw] = replace(columns[raw], is_scientific=is_scientific)
-            texts = {raw: text for raw, text in texts.items() if found[raw]["is_number"]}
-    return {raw: replace(one, is_float=raw in texts) for raw, one in columns.items()}
+            texts = {raw: text for raw, text in texts.items() if flags[raw]["is_number"]}
+    return {raw: replace(column, is_float=raw in texts) for raw, column in columns.items()}
 
 
 def changed_note(columns: Mapping[str, IdColumn]) -> list[str]:
-    """A sentence on the columns whose ids are not read as they are, if any."""
-    changed = [f"{one.name!r}" for one in columns.values() if one.is_changed]
+    """Return a sentence on the columns whose ids are changed on reading, if there are any."""
+    changed = [f"{column.name!r}" for column in columns.values() if column.is_changed]
     if not changed:
         return []
     return [
@@ -206,7 +207,7 @@ def changed_note(columns: Mapping[str, IdColumn]) -> list[str]:
 
 
 def plain_texts(texts: pl.Expr) -> pl.Expr:
-    """Ids as `data.vocabulary.plain_id` has them."""
+    """Return ids in the form that `data.vocabulary.plain_id` gives them."""
     return texts.map_batches(_plain, return_dtype=pl.String, is_elementwise=True)
 
 
@@ -219,7 +220,7 @@ def _plain(texts: pl.Series) -> pl.Series:
 
 
 def _is_inexact(value: pl.Expr, dtype: pl.DataType) -> pl.Expr:
-    """Whether floats are too large to tell neighbours apart; texts are read as 64-bit floats."""
+    """Tell whether floats are too large to tell neighbours apart; texts are read as 64-bit floats."""
     bound = _INEXACT_FROM.get(dtype, 2**53)
     number = value if dtype.is_float() else value.cast(pl.String).str.strip_chars()
     return number.cast(pl.Float64, strict=False).abs().is_between(bound, float("inf"), closed="left")
@@ -237,7 +238,7 @@ def vocabulary(keys: pl.Series, is_numeric: bool) -> tuple[Vocabulary, NDArray[n
     """Build the sorted vocabulary of unique keys [N], and return the row of each: int32 [N].
 
     Texts that are numbers in the source, or may be (`is_numeric`), become integers if all of them print like
-    one ("007" does not) and fit 64 bits with a sign, as the numbers in requests do.
+    an integer ("007" does not) and fit 64 bits with a sign, as the numbers in requests do.
     """
     if keys.dtype == pl.String and is_numeric:
         integers = as_keys(keys, pl.Int64())

@@ -1,4 +1,4 @@
-"""Which rows of a log are events, and which are negatives, items not chosen: by kinds, labels and columns."""
+"""Division of a log's rows into events and negatives, the items not chosen, by kinds, labels and columns."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,14 +14,14 @@ from turret.data.reading.tables import Table, readable
 
 KIND, KIND_FILTER = "__kind", "kinds"
 LABEL = "label"
-_EVENT_ITEM = "__event_item"  # of a row of `negatives`, the item of its event
+_EVENT_ITEM = "__event_item"  # the item of the event that a row of `negatives` belongs to
 _SHOWN = 10
 
 
 def one_row_an_item(
     raw: pl.LazyFrame, columns: Columns, nulls: Sequence[str], list_separator: str
 ) -> pl.LazyFrame:
-    """Return a row for each of the given negatives before the row of their event, with LABEL 0 and 1.
+    """Add a row with LABEL 0 for each given negative before the row of its event, which gets LABEL 1.
 
     Texts of `nulls` are no negatives. A frame without a column of negatives is returned as it is. Raises
     ColumnError for a type that can't be ids of the items' type.
@@ -41,7 +41,7 @@ def one_row_an_item(
 def _lists(
     dtype: pl.DataType, item: pl.DataType, columns: Columns, nulls: Sequence[str], list_separator: str
 ) -> pl.Expr:
-    """The column of negatives as lists of the items' type, empty for null."""
+    """Return the column of negatives as lists of the items' type, empty for null."""
     value, inner = pl.col("raw_negatives"), dtype
     if isinstance(dtype, pl.List):
         inner = dtype.inner  # type: ignore[assignment]
@@ -110,7 +110,7 @@ def check_labels(counts: Counter[int], columns: Columns) -> None:
 
 
 def kind_name(columns: Columns, default: str | None, nulls: Sequence[str]) -> pl.Expr:
-    """The kind of a row, or null: a blank text and those of `nulls` (see `nulls_of`) are none.
+    """Return the kind of a row, or null for a blank text and for texts of `nulls` (see `nulls_of`).
 
     Raises ColumnError for a log without a column of kinds.
     """
@@ -124,21 +124,21 @@ def kind_name(columns: Columns, default: str | None, nulls: Sequence[str]) -> pl
 def refuse_absent_kinds(
     parts: Sequence[tuple[int | None, Table]], columns: Columns, kinds: KindTable, default: str | None
 ) -> None:
-    """Raise ColumnError for a kind of the table that no row has: a misspelt one would remove events."""
-    absent, found = {*kinds} - {default}, Counter[str]()
+    """Raise ColumnError for a kind of the table that no row has: a misspelt kind would remove events."""
+    absent, frequencies = {*kinds} - {default}, Counter[str]()
     if columns.kind is None or not absent:
         return
     for _, table in parts:
         names = table.frame.select(pl.col(columns.kind).cast(pl.String).str.strip_chars().alias("kind"))
         with readable(table.path):
             counts = names.drop_nulls().group_by("kind").len().collect(engine="streaming")
-        found.update(dict(counts.iter_rows()))
-    absent -= found.keys()
+        frequencies.update(dict(counts.iter_rows()))
+    absent -= frequencies.keys()
     if not absent:
         return
-    frequent = sorted(found, key=lambda kind: (-found[kind], kind))
+    frequent = sorted(frequencies, key=lambda kind: (-frequencies[kind], kind))
     listed = ", ".join(map(repr, frequent[:_SHOWN])) or "none"
-    rest = f" and {len(found) - _SHOWN:,} others" if len(found) > _SHOWN else ""
+    rest = f" and {len(frequencies) - _SHOWN:,} others" if len(frequencies) > _SHOWN else ""
     raise ColumnError(
         f"no row has the kind {' or '.join(map(repr, sorted(absent)))}: the kinds in column {columns.kind!r} "
         f"are {listed}{rest}; correct --kind or the table of kinds"

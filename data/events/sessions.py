@@ -1,4 +1,4 @@
-"""Users of the rows without one: the user of a later login in the session, else the session itself."""
+"""Users for rows without a user: the user of a later login in the session, else the session itself."""
 
 from collections.abc import Mapping
 
@@ -16,11 +16,12 @@ _USER, _SESSION, _NUMBER, _NAME = "__user", "__session", "__number", "__name"
 def with_strangers(
     raw: pl.LazyFrame, part: str, ids: Mapping[str, IdColumn], time: pl.Expr, gap: str | None
 ) -> tuple[pl.LazyFrame, str]:
-    """Give each row of a session that has no user one, in `raw_user` as text; and a sentence about them.
+    """Give each row of a session without a user a user, as text in `raw_user`, and describe these rows.
 
-    Rows are told by ROW and the column `part`. A row has the next user who logs in during its session, else
-    the last who did, else `session:ID`. After a pause of more than `gap` an id is another session,
-    `session:ID#2` and so on. Memory holds the rows of all sessions with a row without a user.
+    ROW and the column `part` identify a row. A row without a user gets the next user who logs in during its
+    session, else the last user who did, else `session:ID`. After a pause of more than `gap`, an id stands for
+    another session, `session:ID#2` and so on. Memory holds all rows of the sessions that have a row without a
+    user.
     """
     user, session = (
         pl.lit(None, pl.String) if ids[name].dtype == pl.Null else ids[name].text()
@@ -32,17 +33,17 @@ def with_strangers(
         ROW, part, user.alias(_USER), session.alias(_SESSION), time.cast(pl.Float64).alias("time")
     ).filter(pl.col(_SESSION).is_not_null())
     strange = rows.filter(pl.col(_USER).is_null()).select(pl.col(_SESSION).unique())
-    found = rows.join(strange, on=_SESSION, how="semi").collect(engine="streaming")
-    found = found.sort(_SESSION, "time", part, ROW, nulls_last=True)
+    session_rows = rows.join(strange, on=_SESSION, how="semi").collect(engine="streaming")
+    session_rows = session_rows.sort(_SESSION, "time", part, ROW, nulls_last=True)
     is_new = pl.lit(False)
     if gap is not None:
         is_new = pl.col("time").diff().over(_SESSION) > milliseconds_of(gap)
-    found = found.with_columns(is_new.fill_null(False).cum_sum().over(_SESSION).alias(_NUMBER))
-    # As the service moves the events of a session to each user who logs in.
+    session_rows = session_rows.with_columns(is_new.fill_null(False).cum_sum().over(_SESSION).alias(_NUMBER))
+    # The same rule as in the service: at login, a session's events move to the user.
     known = pl.coalesce(pl.col(_USER).backward_fill(), pl.col(_USER).forward_fill()).over(_SESSION, _NUMBER)
     number = pl.when(pl.col(_NUMBER) > 0).then(pl.format("#{}", pl.col(_NUMBER) + 1)).otherwise(pl.lit(""))
     stranger = pl.concat_str(pl.lit(STRANGER), _SESSION, number)
-    named = found.with_columns(known.alias(_USER), pl.col(_USER).is_null().alias("__is_missing"))
+    named = session_rows.with_columns(known.alias(_USER), pl.col(_USER).is_null().alias("__is_missing"))
     named = named.filter("__is_missing").with_columns(pl.coalesce(_USER, stranger).alias(_NAME))
     joined = raw.join(
         named.lazy().select(ROW, part, _NAME),

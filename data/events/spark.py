@@ -24,11 +24,12 @@ from turret.data.events.events import VERDICT, Log
 from turret.data.events.labels import LABEL
 from turret.data.reading.tables import readable
 
-# Hadoop and Spark of files that a process can't see: to read, to write, and of a folder that another wrote.
+# Hadoop and Spark raise these errors for a file that a process can't see to read or to write, and for a
+# folder that another process wrote.
 _NOT_SEEN = re.compile(
     r"FILE_NOT_EXIST|PATH_NOT_FOUND|FileNotFoundException: File |Mkdirs failed|UNABLE_TO_INFER_SCHEMA"
 )
-# Py4J raises these of Python once the driver's process is gone.
+# Py4J raises these errors of Python once the driver's process is gone.
 _GONE = (ConnectionRefusedError, ConnectionResetError)
 _SETTINGS = {
     "spark.app.name": "turret data prepare",
@@ -41,7 +42,7 @@ _USER, _ITEM, _BUCKET, _COUNT = "__user_row", "__item_row", "__bucket", "__count
 
 @contextmanager
 def spark_session(engine: str) -> Iterator[SparkSession]:
-    """Yield a session of the Spark master `engine`, such as `local` or `spark://host:7077`; stop it after.
+    """Yield a session of the Spark master `engine`, such as `local` or `spark://host:7077`, and stop it.
 
     Memory, cores and connectors are settings of Spark itself (spark-defaults.conf, PYSPARK_SUBMIT_ARGS).
     Raises DataError without Java, for a session that does not start, and for a job that fails.
@@ -79,7 +80,7 @@ def failed_jobs(engine: str) -> Iterator[None]:
             f"the driver of Spark on {engine} has ended ({_first_line(error)}): its log says why; if it "
             'lacked memory, give it more by PYSPARK_SUBMIT_ARGS="--driver-memory 4g pyspark-shell"'
         ) from error
-    # PySpark translates some classes of Java and leaves the others, a failed task among them.
+    # PySpark translates some errors of Java and leaves the others, such as that of a failed task.
     except (PySparkException, Py4JError) as error:
         sentence = f"a job of Spark on {engine} has failed: {_first_line(error)}"
         if _NOT_SEEN.search(str(error)):
@@ -109,7 +110,7 @@ def _first_line(error: Exception) -> str:
 
 
 def not_shared(folder: Path) -> DataError:
-    """Return the error that the workers have written into a folder of their own."""
+    """Return the error for workers that have written into a folder of their own."""
     return DataError(
         f"Spark has written {folder}, and not all of it is there: its workers have another file system; "
         "choose a folder with --to that this machine and all workers share"
@@ -121,7 +122,7 @@ class SparkEvents:
     """The events of a log as a frame of keys, read as `data.events.event_arrays.EventFiles` are.
 
     `users` and `items` have the distinct keys, whose positions are the numbers of users and items, and the
-    events of each.
+    number of events of each key.
     """
 
     session: SparkSession
@@ -193,10 +194,10 @@ def _read(session: SparkSession, path: Path) -> DataFrame:
 def read_by_spark(
     session: SparkSession, log: Log, work: Path
 ) -> tuple[SparkEvents, pl.Series, pl.Series, Counter[str], Counter[int]]:
-    """Read `log` as `data.events.events.read_events` does, by the same rules: those of its frame.
+    """Read `log` as `data.events.events.read_events` does, by the same rules, which are those of its frame.
 
     This process streams the rows through Polars into Parquet; Spark joins and sorts them. `work` is a folder
-    that all workers share with it.
+    that all workers share with this process.
     """
     rows = log.rows().with_row_index(ORDER).with_columns(pl.col(ORDER).cast(pl.Int64))
     with readable(log.path):
@@ -204,8 +205,8 @@ def read_by_spark(
     written = pl.scan_parquet(work / "events.parquet", glob=False)
     labelled = [LABEL] if LABEL in written.collect_schema() else []
     counts, labels = Counter[str](), Counter[int]()
-    found = written.group_by(VERDICT, *labelled).len().collect(engine="streaming")
-    for verdict, *label, count in found.iter_rows():
+    groups = written.group_by(VERDICT, *labelled).len().collect(engine="streaming")
+    for verdict, *label, count in groups.iter_rows():
         if verdict is not None:
             counts[verdict] += count
         elif label:

@@ -56,7 +56,7 @@ class VectorRows:
         return VectorRows(self.source, self.rows[rows])
 
     def blocks(self) -> Iterator[NDArray[Any]]:
-        """Yield the vectors in their type, some thousand rows at a time; NaN for missing ones."""
+        """Yield the vectors in their type, some thousand rows at a time; NaN for missing vectors."""
         for start in range(0, len(self.rows), _ROWS_A_BLOCK):
             rows = self.rows[start : start + _ROWS_A_BLOCK]
             block = self.source[np.maximum(rows, 0)]
@@ -74,7 +74,7 @@ Column = NDArray[Any] | Bag | VectorRows
 
 
 def encoded(feature: Feature, raw: Sequence[Any]) -> Column:
-    """The column of raw values, None for missing ones."""
+    """Encode a column of raw values, None for missing values."""
     codes: list[Any] = [*map(feature.encode_one, raw)]
     if feature.form == "codes":
         offsets = np.cumsum([0, *map(len, codes)], dtype=np.int64)
@@ -112,7 +112,7 @@ class Features:
 
     def vectors(self, row: int) -> dict[str, Any]:
         """Return the ready vectors of one row, of saved features, as lists; missing ones are left out."""
-        return self._decoded(row, [one for one in self.features if one.of.reading == "vectors"])
+        return self._decoded(row, [feature for feature in self.features if feature.of.reading == "vectors"])
 
     def _decoded(self, row: int, features: Sequence[Feature]) -> dict[str, Any]:
         values: dict[str, Any] = {}
@@ -127,10 +127,12 @@ class Features:
     def save(self, folder: Path) -> None:
         """Write `features.json` and the arrays, numbered in the order of the features, into `folder`."""
         folder.mkdir(parents=True, exist_ok=True)
-        # Fields that only other features have are not stored, so that fingerprints stay.
+        # Fields that a feature does not use are not stored, so that fingerprints stay the same.
         described = [
-            one.model_dump(exclude={name for name in ("words", "width", "written") if not getattr(one, name)})
-            for one in self.features
+            feature.model_dump(
+                exclude={name for name in ("words", "width", "written") if not getattr(feature, name)}
+            )
+            for feature in self.features
         ]
         text = json.dumps({"count": self.count, "features": described}, ensure_ascii=False)
         (folder / "features.json").write_text(text, encoding="utf-8")

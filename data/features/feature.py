@@ -31,12 +31,12 @@ Code = int | list[int] | float | NDArray[np.float32]
 class Feature(BaseModel, frozen=True, extra="forbid"):
     """One feature: its kind, and the parameters by which the kind encodes raw values.
 
-    - `values` have the codes 1, 2, ...; 0 is no value, or an unknown one.
+    - `values` have the codes 1, 2, ...; 0 stands for no value, or for an unknown value.
     - `mean` and `deviation` standardise numbers.
     - `words`: whether a text has codes of whole words too.
     - `width`: the numbers of a vector.
-    - `written` is how texts of the catalog have it, where not as usual: the decimal comma of a number, the
-      separator of a list, and the formats of the date behind the number of days.
+    - `written` describes an unusual form of the texts in the catalog: the decimal comma of a number, the
+      separator of a list, or the formats of the date behind a number of days.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Feature(BaseModel, frozen=True, extra="forbid"):
 
     @property
     def of(self) -> "FeatureKind":
-        """The kind."""
+        """The kind of the feature."""
         return KINDS[self.kind]
 
     @property
@@ -65,7 +65,7 @@ class Feature(BaseModel, frozen=True, extra="forbid"):
 
     @property
     def size(self) -> int:
-        """The number of codes, 0 included; of a vector its numbers."""
+        """The number of codes, with code 0; for a vector, its width."""
         return self.width or len(self.values) + 1
 
     @cached_property
@@ -74,11 +74,11 @@ class Feature(BaseModel, frozen=True, extra="forbid"):
         return {value: code for code, value in enumerate(self.values, start=1)}
 
     def read(self, text: str) -> object:
-        """A text of the catalog as `prepare` reads it: a number or a list where it is one, else the text."""
+        """Read a text of the catalog as `prepare` does: as a number or a list if it is one, else as text."""
         return self.of.read(self, text)
 
     def encode_one(self, raw: object) -> Code:
-        """Encode one raw value, or None for a missing one, in its form, a vector as float32 [width].
+        """Encode one raw value, None if missing, in the form of the feature; a vector as float32 [width].
 
         Raises DataError for a value of the wrong type.
         """
@@ -86,11 +86,11 @@ class Feature(BaseModel, frozen=True, extra="forbid"):
 
     @property
     def fits(self) -> str:
-        """The values that it takes, for a message."""
+        """The values that the feature takes, for a message."""
         return self.of.fits(self)
 
     def invalid(self, raw: object, fits: str = "") -> DataError:
-        """The error for a value that it doesn't take, or for a part of one; `fits` describes a valid part."""
+        """Return the error for an invalid value, or for a part of a value; `fits` describes a valid part."""
         shown = f"{str(raw)[:80]!r}..." if len(str(raw)) > 80 else repr(raw)
         return DataError(
             f"feature {self.name!r} can't be {shown}: give {fits or self.fits}, or null if unknown"
@@ -101,12 +101,13 @@ class FeatureKind:
     """A kind of features; a subclass has the methods that differ.
 
     Attributes:
-        name: of the kind, as in `--item-category`.
+        name: the name of the kind, as in `--item-category`.
         reading: the values of its columns.
         form: the input of a tower.
         noun: the name of the things that the size of a feature counts.
-        is_content: whether it describes the content of an item, as texts and ready vectors do: towers may
-            begin alike with it, and a query whose content is known needs no history.
+        is_content: whether features of the kind describe the content of an item, as texts and ready vectors
+            do: both towers may begin alike with such a feature, and a query whose content is known needs no
+            history.
     """
 
     name: ClassVar[str]
@@ -116,29 +117,29 @@ class FeatureKind:
     is_content: ClassVar[bool] = False
 
     def fit(self, name: str, raw: Sequence[Any], shared: tuple[str, ...] | None) -> Feature:
-        """Make the feature of a column of raw values, None for missing ones.
+        """Make the feature of a column of raw values, None for missing values.
 
         `shared` are the trigrams and words of all texts, where they are shared.
         """
         raise NotImplementedError
 
     def read(self, feature: Feature, text: str) -> object:
-        """Read a text of a catalog as a raw value, where that is no text; unchanged if it can't be read."""
+        """Read a text of a catalog as a raw value; unchanged if the value is a text or can't be read."""
         return text
 
     def encode(self, feature: Feature, raw: object) -> Code:
-        """Encode as `Feature.encode_one`."""
+        """Encode a raw value as `Feature.encode_one` does."""
         raise NotImplementedError
 
     def decode(self, feature: Feature, code: Any) -> object:
-        """A raw value with this code, of a row of its column; None where it is missing or can't be told.
+        """Return a raw value with this code of a row of its column; None if it is missing or can't be told.
 
-        A bundle records requests with the features of users, so a kind of users' features needs it.
+        A bundle records requests with the features of users, so a kind of users' features needs this method.
         """
         return None
 
     def fits(self, feature: Feature) -> str:
-        """The values that a feature takes, for a message."""
+        """Describe the values that a feature takes, for a message."""
         raise NotImplementedError
 
 
@@ -150,45 +151,45 @@ class CategoryKind(FeatureKind):
     form = "code"
 
     def fit(self, name: str, raw: Sequence[Any], shared: tuple[str, ...] | None) -> Feature:
-        """The distinct values, in order."""
+        """Make the feature of the distinct values, in order."""
         return Feature(name=name, kind=self.name, values=tuple(sorted({*raw} - {None, ""})))
 
     def encode(self, feature: Feature, raw: object) -> int:
-        """The code of the value."""
+        """Return the code of the value."""
         return 0 if raw is None else feature.codes.get(_printed(feature, raw), 0)
 
     def decode(self, feature: Feature, code: Any) -> object:
-        """The value."""
+        """Return the value."""
         return feature.values[code - 1] if code else None
 
     def fits(self, feature: Feature) -> str:
-        """Also a number, which is printed."""
+        """Describe one value, which may be a number."""
         return _ONE_VALUE
 
 
 class _Parts(FeatureKind):
-    """A value of several parts: a list of their codes, without unknown ones."""
+    """A value of several parts, encoded as the list of the codes of its known parts."""
 
     form = "codes"
 
     def parts(self, feature: Feature, raw: Any) -> list[str]:
-        """The parts of a value. Raises DataError for a value of another type."""
+        """Return the parts of a value. Raises DataError for a value of another type."""
         if not isinstance(raw, str):
             raise feature.invalid(raw)
         return self.of_text(raw, feature.words)
 
     def of_text(self, text: str, words: bool) -> list[str]:
-        """The parts of a text."""
+        """Return the parts of a text."""
         raise NotImplementedError
 
     def fit(self, name: str, raw: Sequence[Any], shared: tuple[str, ...] | None) -> Feature:
-        """The distinct parts of all values, in order."""
+        """Make the feature of the distinct parts of all values, in order."""
         empty = Feature(name=name, kind=self.name)
         parts = {part for value in raw if value is not None for part in self.parts(empty, value)}
         return Feature(name=name, kind=self.name, values=tuple(sorted(parts)))
 
     def encode(self, feature: Feature, raw: object) -> list[int]:
-        """The codes of the known parts."""
+        """Return the codes of the known parts."""
         parts = [] if raw is None else self.parts(feature, raw)
         return [code for part in parts if (code := feature.codes.get(part, 0))]
 
@@ -200,22 +201,22 @@ class MultiKind(_Parts):
     reading = "lists"
 
     def read(self, feature: Feature, text: str) -> object:
-        """A list in JSON, or values between separators."""
+        """Read a list in JSON, or values between separators."""
         values = list_of(text, feature.written or LIST_SEPARATOR)
         return text if values is None else values
 
     def parts(self, feature: Feature, raw: Any) -> list[str]:
-        """The distinct values."""
+        """Return the distinct values."""
         if isinstance(raw, str) or not isinstance(raw, Sequence):
             raise feature.invalid(raw)
         return [*dict.fromkeys(_printed(feature, value) for value in raw)]
 
     def decode(self, feature: Feature, code: Any) -> object:
-        """The known values."""
-        return [feature.values[one - 1] for one in code]
+        """Return the known values."""
+        return [feature.values[number - 1] for number in code]
 
     def fits(self, feature: Feature) -> str:
-        """A list, also of one value."""
+        """Describe a list, which may have one value."""
         return "a list of values"
 
 
@@ -227,20 +228,20 @@ class PathKind(_Parts):
     noun = "levels"
 
     def of_text(self, text: str, words: bool) -> list[str]:
-        """The path and those above it."""
+        """Return the path and the paths above it."""
         return levels(text)
 
     def decode(self, feature: Feature, code: Any) -> object:
-        """The longest known level."""
-        return max((feature.values[one - 1] for one in code), key=len, default=None)
+        """Return the longest known level."""
+        return max((feature.values[number - 1] for number in code), key=len, default=None)
 
     def fits(self, feature: Feature) -> str:
-        """With an example."""
+        """Describe a path with an example."""
         return "a text of levels, such as Women > Shoes"
 
 
 class TextKind(_Parts):
-    """A text; its parts are its letter trigrams, with `words` of whole words too."""
+    """A text; its parts are its letter trigrams and, with `words`, its whole words."""
 
     name = "text"
     reading = "texts"
@@ -248,17 +249,17 @@ class TextKind(_Parts):
     is_content = True
 
     def of_text(self, text: str, words: bool) -> list[str]:
-        """The grams, with repeats."""
+        """Return the grams, with repeats."""
         return grams(text, words)
 
     def fit(self, name: str, raw: Sequence[Any], shared: tuple[str, ...] | None) -> Feature:
-        """The trigrams of the texts, or the grams that all texts share."""
+        """Make the feature of the trigrams of the texts, or of the grams that all texts share."""
         if shared is None:
             return super().fit(name, raw, shared)
         return Feature(name=name, kind=self.name, values=tuple(sorted(shared)), words=True)
 
     def fits(self, feature: Feature) -> str:
-        """Any text."""
+        """Describe any text."""
         return "a text"
 
 
@@ -270,18 +271,18 @@ class NumberKind(FeatureKind):
     form = "number"
 
     def fit(self, name: str, raw: Sequence[Any], shared: tuple[str, ...] | None) -> Feature:
-        """Mean and deviation of the known numbers."""
+        """Make the feature with the mean and deviation of the known numbers."""
         numbers = np.array([value for value in raw if value is not None] or [0.0])
         mean, deviation = float(numbers.mean()), float(numbers.std()) or 1.0
         return Feature(name=name, kind=self.name, mean=mean, deviation=deviation)
 
     def read(self, feature: Feature, text: str) -> object:
-        """The number in a text such as "€ 12.50"."""
+        """Read the number in a text such as "€ 12.50"."""
         number = number_of(text, feature.written if feature.written == "," else "")
         return text if number is None else number
 
     def encode(self, feature: Feature, raw: object) -> float:
-        """The standardised number."""
+        """Return the standardised number."""
         if raw is None:
             return 0.0
         if isinstance(raw, bool) or not isinstance(raw, int | float) or not math.isfinite(raw):
@@ -289,16 +290,16 @@ class NumberKind(FeatureKind):
         return (raw - feature.mean) / feature.deviation
 
     def decode(self, feature: Feature, code: Any) -> object:
-        """The number."""
+        """Return the number."""
         return float(code) * feature.deviation + feature.mean
 
     def fits(self, feature: Feature) -> str:
-        """With an example of a text."""
+        """Describe a number with an example of a text."""
         return 'a finite number in a usual range, or a text with one, such as "€ 12.50"'
 
 
 class VectorKind(FeatureKind):
-    """A ready vector of `width` numbers, each over `deviation`; NaN if missing."""
+    """A ready vector of `width` numbers, each divided by `deviation`; NaN if missing."""
 
     name = "vector"
     reading = "vectors"
@@ -307,7 +308,7 @@ class VectorKind(FeatureKind):
     is_content = True
 
     def encode(self, feature: Feature, raw: object) -> NDArray[np.float32]:
-        """The numbers over their deviation."""
+        """Return the numbers divided by their deviation."""
         if raw is None:
             return np.full(feature.width, np.nan, dtype=np.float32)
         try:
@@ -319,16 +320,16 @@ class VectorKind(FeatureKind):
         return numbers / np.float32(feature.deviation)
 
     def decode(self, feature: Feature, code: Any) -> object:
-        """The numbers as they were given."""
+        """Return the numbers as they were given."""
         return code.tolist() if np.isfinite(code[0]) else None
 
     def fits(self, feature: Feature) -> str:
-        """With the width."""
+        """Describe a vector with its width."""
         return f"a list of {feature.width} finite numbers"
 
 
 def _printed(feature: Feature, raw: object) -> str:
-    """A value as a column of it is printed: whole floats as integers."""
+    """Print a value as its column is printed: whole floats become integers."""
     if isinstance(raw, bool):
         return str(raw).lower()
     if not isinstance(raw, str | int | float):
@@ -336,7 +337,7 @@ def _printed(feature: Feature, raw: object) -> str:
     return str(int(raw)) if isinstance(raw, float) and raw.is_integer() else str(raw)
 
 
-# In the order of the features of an item or user, and so of their arrays.
+# The features of an item or user, and so their arrays, are in this order.
 OURS: tuple[FeatureKind, ...] = (
     TextKind(),
     CategoryKind(),
@@ -352,7 +353,7 @@ KINDS = {
 
 
 def kind_named(name: str) -> FeatureKind:
-    """The kind of a name. Raises ValueError for one that no installed package has."""
+    """Return the kind of a name. Raises ValueError for a name that no installed package has."""
     if name not in KINDS:
         raise ValueError(
             f"there is no kind of features {name!r}: there are {', '.join(KINDS)}, and those of packages "

@@ -10,7 +10,7 @@ import numpy as np
 QUERY = "query"
 """The feature that holds the text of a query."""
 
-# Between the text and the context of a query in its id: the unit separator, which no text has.
+# The unit separator, which no text has, stands between the text and the context of a query in its id.
 CONTEXT = "\x1f"
 
 
@@ -40,19 +40,20 @@ _AS_SLASHES = str.maketrans(SEPARATORS, "/" * len(SEPARATORS))
 
 
 def levels(path: str) -> list[str]:
-    """Return a path and those above it, the highest first.
+    """Return a path and the paths above it, the highest first.
 
     >>> levels("Women > Shoes/Boots")
     ['Women', 'Women > Shoes', 'Women > Shoes > Boots']
     """
-    # An expression of the blanks around a separator would try those of a long run again from each of them;
-    # one of the separators alone takes twice as long, and a path of a client may hold nothing else.
+    # An expression with the blanks around a separator would scan a long run of blanks again from each of its
+    # blanks; an expression of the separators alone takes twice as long, and a client's path may hold nothing
+    # else.
     parts = list(islice(filter(None, map(str.strip, path.translate(_AS_SLASHES).split("/"))), MOST_LEVELS))
     return [BETWEEN.join(parts[:count]) for count in range(1, len(parts) + 1)]
 
 
 def number_form(decimal: str) -> str:
-    """The pattern of a number without signs; the mark that is not `decimal`, "." or ",", is of thousands."""
+    """Return the pattern of a number without signs; the other one of "." and "," groups thousands."""
     thousands = "." if decimal == "," else ","
     grouped = rf"[0-9]{{1,3}}(?:[{thousands}][0-9]{{3}})+(?:[{decimal}][0-9]*)?"
     simple = rf"(?:[0-9]+(?:[{decimal}][0-9]*)?|[{decimal}][0-9]+)(?:[eE][+-]?[0-9]+)?"
@@ -63,18 +64,18 @@ _FORMS = {decimal: re.compile(number_form(decimal)) for decimal in ".,"}
 
 
 def number_of(text: str, mark: str = "") -> float | None:
-    """Read a text with one number, as a column of them is read; None if the decimal mark can't be told.
+    """Read a text with one number as in a column of numbers; None if the decimal mark is ambiguous.
 
-    A stated decimal `mark` tells it.
+    A stated decimal `mark` resolves the ambiguity.
 
     >>> number_of("€ 1,299.00"), number_of("12,5 %"), number_of("1.299")
     (1299.0, 12.5, None)
     """
-    bare, found = _SIGN.sub("", text), set()
+    bare, readings = _SIGN.sub("", text), set()
     for decimal, thousands in (".,", ",."):
         if mark in ("", decimal) and _FORMS[decimal].fullmatch(bare):
-            found.add(float(bare.replace(thousands, "").replace(decimal, ".")))
-    value = found.pop() if len(found) == 1 else math.inf
+            readings.add(float(bare.replace(thousands, "").replace(decimal, ".")))
+    value = readings.pop() if len(readings) == 1 else math.inf
     return value if math.isfinite(value) else None
 
 
@@ -95,20 +96,20 @@ def list_of(text: str, separator: str) -> list[str] | None:
 
 
 def date_features(name: str, days: float) -> dict[str, object]:
-    """The features of a date, in days since 1970: the age of an item, up to a constant, and its season."""
+    """Return the features of a date in days since 1970: an item's age, up to a constant, and its season."""
     month = np.datetime64(int(days), "D").astype("datetime64[M]").astype(int) % 12 + 1
     return dict(zip(date_names(name), (days, str(month)), strict=True))
 
 
 def date_names(name: str) -> tuple[str, str]:
-    """The names of the two features of a date."""
+    """Return the names of the two features of a date."""
     return f"{name}_days", f"{name}_month"
 
 
 def grams(text: str, words: bool) -> list[str]:
-    """The letter trigrams of a text and, with `words`, behind them its words, each marked as "=good"."""
-    found = trigrams(text)
-    return [*found, *(f"={word}" for word in _WORD.findall(text.casefold()))] if words else found
+    """Return the letter trigrams of a text and, with `words`, then its words, each marked as "=good"."""
+    windows = trigrams(text)
+    return [*windows, *(f"={word}" for word in _WORD.findall(text.casefold()))] if words else windows
 
 
 def trigrams(text: str) -> list[str]:

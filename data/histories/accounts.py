@@ -11,12 +11,12 @@ from turret.data.events.event_arrays import Events
 from turret.data.vocabulary import Vocabulary
 
 FAST, _DAY = 1_000, 86_400_000
-"""The events within a day that no person has: one a minute for 17 hours."""
+"""The number of events within a day that no person has: one event a minute for 17 hours."""
 _LEFT_OUT = "left_out_users.json"
 
 
 def save_left_out(folder: Path, users: Iterable[str]) -> None:
-    """Write the users with too many events, by their ids as texts: later events of them are left out too."""
+    """Write the users with too many events, by their ids as texts: their later events are left out too."""
     if ids := sorted({*users}):
         Vocabulary(ids).save(folder / _LEFT_OUT)
 
@@ -26,7 +26,7 @@ def left_out_of(folder: Path) -> list[str]:
     if not (folder / _LEFT_OUT).exists():
         return []
     users = Vocabulary.load(folder / _LEFT_OUT)
-    return [str(one) for one in users.ids(range(len(users)))]
+    return [str(user) for user in users.ids(range(len(users)))]
 
 
 @dataclass
@@ -35,13 +35,13 @@ class Accounts:
 
     Attributes:
         most: users with more events are left out.
-        has_times: whether the log has a pace.
+        has_times: whether the log has times, which show the pace of a user.
         users: the ids of all users.
-        left_out: the ids of those who are left out, as texts.
-        removed: the rows of the log of those who are left out.
-        events: those of the users who stay.
+        left_out: the ids of the users who are left out, as texts.
+        removed: the number of rows of the users who are left out.
+        events: the number of events of the users who stay.
         others: the most events of a user that is neither left out nor fast.
-        fast: the events of users with `FAST` of them within a day, who are not left out, by their id.
+        fast: the number of events by id, of users with `FAST` events within a day who are not left out.
     """
 
     most: int | None
@@ -55,9 +55,9 @@ class Accounts:
     _lock: Lock = field(default_factory=Lock)
 
     def people(self, events: Events) -> Events:
-        """Count sorted events, with all of a user, and return those of the users who stay.
+        """Count sorted events of whole users, and return the events of the users who stay.
 
-        Given negatives are no events, and go with their user. Several threads may call it.
+        Given negatives are no events, and go with their user. Several threads may call this method.
         """
         starts = np.flatnonzero(np.diff(events.users, prepend=-1))
         rows, sizes = events.users[starts], np.diff(starts, append=len(events))

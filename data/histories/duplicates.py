@@ -1,4 +1,4 @@
-"""Of several events of a user with an item, those that count: one rule, of preparation and of answers."""
+"""The rule by which repeated events of a user with an item count, in preparation and in answers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Merging:
-    """How the events of a user with one item become one event, which is one of them.
+    """The rule that replaces the events of a user with one item by one of these events.
 
-    "first" and "last" keep the oldest and the newest event; "strongest" keeps one of the kinds `targets`
-    (codes; None where all are targets), if there is one, of the largest weight, the newest of equal ones;
-    "exact" keeps the oldest of those at the same time. "strongest" chooses within each session, if a `gap` in
-    milliseconds ends one.
+    "first" and "last" keep the oldest and the newest event; "strongest" prefers events of the kinds `targets`
+    (codes; None where all are targets), then the largest weight, then the newest event; "exact" keeps the
+    oldest of the events at the same time. With a `gap` in milliseconds, which ends a session, "strongest"
+    chooses within each session.
     """
 
     policy: Duplicates = "keep"
@@ -32,14 +32,14 @@ class Merging:
 
     @classmethod
     def of(cls, policy: Duplicates, gap: str | None, kinds: Mapping[str, Kind]) -> "Merging":
-        """The rule of these settings, for events of a table of kinds."""
+        """Return the rule of these settings, for events of a table of kinds."""
         is_divided = policy == "strongest" and gap is not None
         targets = tuple(target_codes(kinds)) if kinds else None
         return cls(policy, milliseconds_of(gap) if gap and is_divided else None, targets)
 
     @classmethod
     def of_data(cls, manifest: Manifest) -> "Merging":
-        """The rule by which prepared data was made."""
+        """Return the rule by which prepared data was made."""
         filters = manifest.settings["filters"]
         return cls.of(filters["duplicates"], filters["session_gap"], manifest.kinds)
 
@@ -82,7 +82,7 @@ class Merging:
         return kept
 
     def settled(self, times: Sequence[int]) -> slice:
-        """Those of a user's newest events, at `times` in ms, which the user's older events can't replace."""
+        """Return which of a user's newest events, at `times` in ms, the user's older events can't replace."""
         if self.policy in ("keep", "last"):
             return slice(None)
         pauses = np.flatnonzero(np.diff(times) > (self.gap or 0))
@@ -98,12 +98,13 @@ class Merging:
     ) -> Mask | None:
         """Mask the events of B histories that are uses of their items: bool [P]; None for all.
 
-        A signal of the visit in which a history is asked about is none: a target of its item that comes in
-        this visit replaces it, so no history of a target has one. Without a `gap` all events are one visit.
+        A signal of the visit in which a history is asked about is no use: a target of its item that comes in
+        this visit replaces the signal, so no history of a target has such a signal. Without a `gap`, all
+        events are one visit.
 
         Args:
             lengths: int64 [B]; the histories are end to end, oldest events first.
-            times: float64 [P], in seconds; None where they are unknown, and so are visits with a gap.
+            times: float64 [P], in seconds; None where times, and so visits with a gap, are unknown.
             asked: float64 [B], when each history is asked about, in seconds; None without times.
             kinds: int64 [P], the codes of the events' kinds; None where all are targets.
         """

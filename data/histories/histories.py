@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 Mask = NDArray[np.bool_]
 Core = tuple[Mask, Mask]
-"""The rows of users, bool [U], and of items, bool [N], that are kept; events between them are kept."""
+"""Masks of the kept users, bool [U], and items, bool [N]; events between a kept user and item are kept."""
 
 
 @dataclass(frozen=True)
@@ -58,11 +58,10 @@ class Histories:
 
     `files` hold items, times and, where the log has them, weights, parts and kinds. `offsets` int64 [U + 1]
     are the bounds of the users, each of whom has an event once they are filtered; `first` and `last` are the
-    earliest and the latest time.
-    `splits` int64 [U, 2] are as in `data.prepared.PreparedData` if the source states the parts, else None.
-    Every item has an event or a negative; `negatives` counts those in the files of
-    `data.histories.negatives`, None for a log without labels. `targets` are the codes of the kinds of
-    targets, None where all events are alike. `accounts` tells which users can't be people.
+    earliest and the latest time. `splits` int64 [U, 2] are as in `data.prepared.PreparedData` if the source
+    states the parts, else None. Every item has an event or a negative; `negatives` counts the negatives in
+    the files of `data.histories.negatives`, None for a log without labels. `targets` are the codes of the
+    kinds of targets, None where all events are alike. `accounts` tells which users can't be people.
     """
 
     files: EventFiles
@@ -81,11 +80,11 @@ class Histories:
         return len(self.files)
 
     def by_block(self, function: Callable[[Block], Result]) -> Iterator[Result]:
-        """Yield `function(block)` for all blocks, in order; several threads call it."""
+        """Yield `function(block)` for all blocks, in order; several threads call `function`."""
         return map_ordered(lambda users: function(self._block(*users)), pairwise(user_blocks(self.offsets)))
 
     def by_user(self, function: Callable[[Block], NDArray[np.int64]]) -> NDArray[np.int64]:
-        """Return the rows of all users, [U, ...], where `function` gives those of a block's users."""
+        """Return the rows of all users, [U, ...], where `function` gives the rows of a block's users."""
         return np.concatenate(list(self.by_block(function)))
 
     def _block(self, first: int, last: int) -> Block:
@@ -105,7 +104,7 @@ def write_histories(
 ) -> Histories:
     """Write sorted `blocks` of events, with all events of a user in one block, into `folder`.
 
-    `columns` are those to write, and users may have no event. `has_parts` tells whether events have parts;
+    `columns` are the columns to write. A user may have no event. `has_parts` tells whether events have parts;
     with `has_positions`, the times are the positions in a user's history.
     """
     counts = np.zeros((user_count, 3 if has_parts else 1), dtype=np.int64)
@@ -169,7 +168,7 @@ def build_histories(
     if not len(whole):
         raise EmptyDataError(f"the filter {limit} leaves none of {count:,} events; loosen it")
     save_left_out(folder, accounts.left_out)
-    # Negatives are rows of the sorted events too, which are divided after the filters.
+    # The sorted events include the negatives, which are divided from them after the filters.
     lost = {limit: accounts.removed, f"duplicates = {policy}": count - accounts.removed - len(whole)}
     whole = replace(
         whole, users=users, items=items, removed=_removed(lost), targets=targets, accounts=accounts
@@ -202,7 +201,7 @@ def _filter_core(
     core = k_core(whole, filters.min_user_events, filters.min_item_events)
     name = f"min_user_events = {filters.min_user_events}, min_item_events = {filters.min_item_events}"
     if filters.min_user_events == filters.min_item_events == 1:
-        name = "users without an event"  # they have negatives alone
+        name = "users without an event"  # such users have negatives alone
     if not core[0].any():
         raise EmptyDataError(f"the filter {name} leaves none of {len(whole):,} events; loosen it")
     if keep_items:
@@ -215,7 +214,7 @@ def _filter_core(
 
     blocks, counts = whole.by_block(cut), Counter[str]()
     has_parts, has_labels = (name in whole.files.columns for name in ("parts", "labels"))
-    columns = {name: one for name, one in whole.files.columns.items() if name not in ("parts", "labels")}
+    columns = {name: dtype for name, dtype in whole.files.columns.items() if name not in ("parts", "labels")}
     if has_labels:
         blocks = without_negatives(filter(len, blocks), folder, columns, whole.targets, counts, has_positions)
     kept = write_histories(blocks, folder, columns, int(core[0].sum()), has_parts, has_positions)
@@ -241,7 +240,7 @@ def _at(ids: Vocabulary, is_kept: Mask) -> Vocabulary:
 
 
 def distinct_events(events: Events, merging: Merging) -> Events:
-    """Leave out the duplicates of sorted events, which are of whole users; negatives are none and stay."""
+    """Leave out the duplicates of sorted events of whole users; negatives are no duplicates and stay."""
     chosen = np.flatnonzero(np.ones(len(events)) if events.labels is None else events.labels == 1)
     some, is_kept = events.take(chosen), np.ones(len(events), dtype=bool)
     is_kept[chosen] = merging.kept(some.users, some.items, some.times, some.kinds, some.weights)
@@ -252,8 +251,8 @@ def k_core(histories: Histories, min_user_events: int, min_item_events: int) -> 
     """Return the users and items with enough events, filtered repeatedly until all have enough.
 
     Dropping an item shortens histories and dropping a user makes items rarer; the largest set that meets both
-    conditions does not depend on the order of application. The minima are one or more. Negatives count as
-    events of neither, but an item that has no event stays where one is enough.
+    conditions does not depend on the order of application. The minima are one or more. Negatives count
+    neither for users nor for items, but an item with negatives alone stays where the minimum is one.
     """
     core = np.ones(len(histories.offsets) - 1, dtype=bool), np.ones(len(histories.items), dtype=bool)
     while True:
@@ -275,7 +274,7 @@ def _count(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Count the events that `core` keeps of every user and of every item, by row.
 
-    Of items also the negatives, unless `events_of_items`.
+    For items, negatives count too, unless `events_of_items`.
     """
 
     def count(block: Block) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -1,4 +1,4 @@
-"""Negatives, the items that a user did not choose, beside the event in whose place they were offered."""
+"""Negatives, the items that a user did not choose, each beside the event in whose place it was offered."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,20 +21,20 @@ def placed(
 ) -> tuple[Events, Events, NDArray[np.int64], Events, int]:
     """Divide sorted `rows` with labels, of which at least one is an event, into events and negatives.
 
-    A negative belongs to a target, an event of the kinds `targets` (all without them), of its user and part:
-    the next one in order, or the newest one if only that is at the same time. So no event has a negative from
-    a later time.
+    A negative belongs to a target, an event of the kinds `targets` (any event without `targets`), of its user
+    and part: to the next target in order, or to the previous target if only the previous one is at the same
+    time. So no event has a negative from a later time.
 
     Returns:
         the E events; M negatives, sorted by the event that each belongs to; the positions of these events
-        among the E, int64 [M]; the other negatives, which come after the last target of their user or are
-        the item of their event; and the number of the latter.
+        among the E, int64 [M]; the other negatives, which come after the last target of their user or equal
+        the item of their event; and the number of negatives that equal it.
     """
     assert rows.labels is not None
     chosen = rows.labels == 1
     events, negatives = rows.take(chosen), rows.take(~chosen)
     is_target = chosen & rows.are_of(targets)
-    # The positions of targets among the events, and behind them one of none.
+    # The positions of targets among the events, followed by a position of no event.
     places = np.append(np.flatnonzero(is_target[chosen]), len(events))
     following = np.cumsum(is_target)[~chosen]
     before, following = np.where(following > 0, places[following - 1], -1), places[following]
@@ -78,10 +78,10 @@ def without_negatives(
     """Yield the events of sorted blocks of rows with labels, and write their negatives into `folder`.
 
     The files are `negatives.npy`, `negative_offsets.npy` and, with weights, `negative_weights.npy`. Where
-    negatives are told by kinds, also `negative_times.npy`, `negative_kinds.npy`, and the folder
-    `loose_negatives` of those that belong to no event. `columns` are those of the events, and `targets`
-    the codes of the kinds of targets, None where all events are alike. `counts` receives the number of
-    negatives as GIVEN, and the numbers of the rows that are negatives of no event, by reason. With
+    kinds mark negatives, there are also `negative_times.npy`, `negative_kinds.npy`, and the folder
+    `loose_negatives` with the negatives that belong to no event. `columns` are the columns of the events, and
+    `targets` the codes of the kinds of targets, None where all events are alike. `counts` receives the number
+    of negatives as GIVEN, and the numbers of the rows that are negatives of no event, by reason. With
     `has_positions`, the time of a negative is the number of its user's events before it.
     """
     with ExitStack() as stack:
@@ -116,7 +116,7 @@ def without_negatives(
 
 
 def _events_before(rows: Events) -> NDArray[np.int64]:
-    """The number of events of the same user before each of sorted rows with labels: int64 [E]."""
+    """Return the number of events of the same user before each of sorted rows with labels: int64 [E]."""
     assert rows.labels is not None
     before: NDArray[np.int64] = np.append(0, np.cumsum(rows.labels == 1, dtype=np.int64))
     return before[:-1] - before[np.searchsorted(rows.users, rows.users)]

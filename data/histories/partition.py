@@ -22,10 +22,10 @@ MINIMUM_EVENTS_TO_SPLIT = 3
 def last_out(offsets: NDArray[np.int64], targets: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
     """Hold out each user's last target for the test and the one before it for validation.
 
-    `targets` are the positions of the targets, ascending; all events without them. Events behind a target are
-    of its part. Users with fewer than three targets keep all events for training, as holding out two would
-    leave nothing to learn from (Kang and McAuley 2018, "Self-attentive sequential recommendation", section
-    IV.A).
+    `targets` are the positions of the targets, ascending; without them, all events are targets. Events after
+    a target belong to its part. Users with fewer than three targets keep all events for training, as holding
+    out two would leave nothing to learn from (Kang and McAuley 2018, "Self-attentive sequential
+    recommendation", section IV.A).
     """
     bounds = offsets if targets is None else np.searchsorted(targets, offsets)
     is_split = np.diff(bounds) >= MINIMUM_EVENTS_TO_SPLIT

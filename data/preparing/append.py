@@ -1,4 +1,4 @@
-"""Append new events to prepared data: both are prepared as one log, of which the old part is arrays."""
+"""Append new events to prepared data: both are prepared as one log, whose old part is in arrays."""
 
 import tempfile
 from collections import Counter
@@ -39,15 +39,16 @@ from turret.data.reading.tables import Source
 from turret.data.vocabulary import Vocabulary
 
 _NEW = np.int8(2)
-"""The bit of a label of rows of the new log; the lowest bit tells events from negatives."""
+"""The bit that marks the labels of rows of the new log; the lowest bit tells events from negatives."""
 
 
 @dataclass(frozen=True)
 class AppendReport:
-    """The prepared data with the new events, and how many of the rows of events read were new.
+    """The prepared data with the new events, and the numbers of events that were read and that were new.
 
     `known` events were in the data already, or `duplicates` leaves them out; `dropped` says how many other
-    rows were dropped, and why. `lost` of them were meant as events: they are bad rows, or have no kind.
+    rows were dropped, and why. `lost` of the dropped rows were meant as events: they are bad rows, or have no
+    kind.
     """
 
     prepared: PrepareReport
@@ -86,7 +87,7 @@ def append(
     data has already (with equal user, item, kind and time) are left out. `accept` sees the data with the new
     events; where it returns false, `target` stays as it is.
 
-    Another command that writes `target` is waited for. Raises DataError for data whose filters or split
+    The call waits while another command writes `target`. Raises DataError for data whose filters or split
     depend on rows that it doesn't hold, for labels and negatives, and as `prepare` does.
     """
     with one_writer(target):
@@ -102,11 +103,11 @@ def _append(
         new_prepared_folder(target, overwrite=True) as folder,
         progress("Appending", 3) as advance,
     ):
-        given = {name: value for name, value in options.items() if value is not None}
-        config = _configuration(old, source, given)
+        overrides = {name: value for name, value in options.items() if value is not None}
+        config = _configuration(old, source, overrides)
         with tempfile.TemporaryDirectory(dir=folder) as work:  # removed with the folder
             opened = open_source(config, Path(work), copies)
-            opened = replace(opened, columns=_columns(old.manifest, given, config, opened))
+            opened = replace(opened, columns=_columns(old.manifest, overrides, config, opened))
             ingested = ingest_source(config, opened, Path(work), is_continued=True)
             advance(1)
             count = len(ingested.events)
@@ -119,11 +120,11 @@ def _append(
         if accept is not None and not accept(PreparedData.open(folder)):
             raise _DeclinedError
     new = _size(manifest) - _size(old.manifest)
-    lost = sum(bad.count for bad in ingested.bad_events) + sum(one.events for one in ingested.removed)
+    lost = sum(bad.count for bad in ingested.bad_events) + sum(record.events for record in ingested.removed)
     bad_rows, removed = ingested.bad_rows, ingested.removed
     dropped = describe_dropped(bad_rows, removed) if bad_rows or removed else ""
     unfiltered = [bad.count for bad in ingested.bad_events]
-    unfiltered += [one.events for one in removed if one.filter == NO_KIND]
+    unfiltered += [record.events for record in removed if record.filter == NO_KIND]
     return AppendReport(
         replace(report, manifest=manifest), count + lost, new, count - new, dropped, sum(unfiltered)
     )
@@ -132,7 +133,7 @@ def _append(
 def _histories_of_both(
     old: PreparedData, ingested: IngestedSource, config: PrepareConfig, folder: Path, work: Path
 ) -> Histories:
-    """Write the histories of the rows of `old` and of another log, without those that `old` has already."""
+    """Write the histories of the rows of `old` and of another log, without events that `old` already has."""
     log, events, users, items, left_out = _join(old, ingested, work)
     count = len(events)
 
@@ -143,19 +144,19 @@ def _histories_of_both(
         return replace(rows, labels=rows.labels & 1 if log.has_labels else None)
 
     histories = build_histories(log, events, users, items, config.filters, folder, work, change=without_known)
-    removed = [one for one in histories.removed if not one.filter.startswith("duplicates")]
-    known = count - len(histories) - (histories.negatives or 0) - sum(one.events for one in removed)
+    removed = [record for record in histories.removed if not record.filter.startswith("duplicates")]
+    known = count - len(histories) - (histories.negatives or 0) - sum(record.events for record in removed)
     removed.append(Removed(filter=f"max_user_events = {config.filters.max_user_events}", events=left_out))
     removed.append(Removed(filter="events that the data had already", events=known))
     save_left_out(folder, [*left_out_of(old.folder), *left_out_of(folder)])
-    return replace(histories, removed=tuple(one for one in removed if one.events))
+    return replace(histories, removed=tuple(record for record in removed if record.events))
 
 
 def _size(manifest: Manifest) -> int:
     return manifest.counts.events + (manifest.negatives or 0)
 
 
-def _configuration(old: PreparedData, source: Place, given: Mapping[str, object]) -> PrepareConfig:
+def _configuration(old: PreparedData, source: Place, overrides: Mapping[str, object]) -> PrepareConfig:
     """Return the settings of the first preparation for the new source, without names of columns.
 
     Raises ConfigurationError where features need a file of items or users that is not there, and for data to
@@ -163,18 +164,18 @@ def _configuration(old: PreparedData, source: Place, given: Mapping[str, object]
     """
     settings = old.manifest.settings
     before = PrepareConfig.model_validate(settings)
-    _refuse(old, before, given)
+    _refuse(old, before, overrides)
     moved = {**settings, "source": source, "columns": before.columns.model_dump()}
     items = ("items", bool(old.fields or old.manifest.item_features))
     for (name, are_read), first in zip(
         (items, ("users", bool(old.manifest.user_features))), entity_files(before), strict=True
     ):
-        if name not in given and isinstance(first, Path) and not first.exists():
+        if name not in overrides and isinstance(first, Path) and not first.exists():
             raise ConfigurationError(
                 f"the {name} of {old.folder} were read from {first}, which is gone; "
                 f"name their file with --{name}"
             )
-        moved[name] = given.get(name, first)
+        moved[name] = overrides.get(name, first)
         if are_read and moved[name] is None:
             raise ConfigurationError(
                 f"the {name} of {old.folder} have features or fields; name their file with --{name}"
@@ -182,13 +183,14 @@ def _configuration(old: PreparedData, source: Place, given: Mapping[str, object]
     for role in ("user", "item", "time", "weight", "quantity", "kind"):  # `_columns` finds all by name
         moved["columns"][role] = None
     return override(
-        PrepareConfig, moved, {name: given[name] for name in given if name not in ("items", "users")}
+        PrepareConfig, moved, {name: overrides[name] for name in overrides if name not in ("items", "users")}
     )
 
 
-def _refuse(old: PreparedData, before: PrepareConfig, given: Mapping[str, object]) -> None:
+def _refuse(old: PreparedData, before: PrepareConfig, overrides: Mapping[str, object]) -> None:
     has_negatives = any(
-        getattr(old.manifest.columns, name) or f"columns.{name}" in given for name in ("label", "negatives")
+        getattr(old.manifest.columns, name) or f"columns.{name}" in overrides
+        for name in ("label", "negatives")
     )
     for holds, reason in (
         (
@@ -220,45 +222,46 @@ def _refuse(old: PreparedData, before: PrepareConfig, given: Mapping[str, object
 
 
 def _columns(
-    manifest: Manifest, given: Mapping[str, object], config: PrepareConfig, source: Source
+    manifest: Manifest, overrides: Mapping[str, object], config: PrepareConfig, source: Source
 ) -> ColumnSettings:
-    """Return column settings: as given, else the names of the first log where the new one has them.
+    """Return column settings: the given names, else the names of the first log that the new log has.
 
-    A file that `turret history dump` wrote has its own names: usual ones, "kind" for kinds and "session_id".
+    A file that `turret history dump` wrote has the usual names, "kind" for kinds and "session_id".
     """
     existing, schema = shared_columns(source), source.parts[0][1].frame.collect_schema()
     names = manifest.columns.model_dump()
     for role, dumped in (("kind", "kind"), ("session", "session_id")):
         if names[role] is not None and names[role] not in existing and dumped in existing:
             names[role] = dumped
-    if names["user"] == names["session"]:  # the first log has no users; the new one may have some
+    if names["user"] == names["session"]:  # the first log has no users; the new log may have some
         names["user"] = None
     needed = {"weight"} | ({"kind"} if config.kinds else set())
     changed: dict[str, Any] = {
         role: name
         for role, name in names.items()
-        if f"columns.{role}" not in given and name is not None and (name in existing or role in needed)
+        if f"columns.{role}" not in overrides and name is not None and (name in existing or role in needed)
     }
-    if "columns.session" not in given:
+    if "columns.session" not in overrides:
         changed.setdefault("session", None)
     for role, table in (("item", source.items), ("user", source.users)):
         # The id in the items file is called as in the first log.
         if table and getattr(config.columns, f"{role}_id") is None and names[role] in table.columns():
             changed[f"{role}_id"] = names[role]
-    # A column of dates, or another column, has no unit or format of the first log.
+    # The unit and the format of the first log do not apply to a column of dates, or to another column.
     if "time" not in changed or schema[changed["time"]].is_temporal():
         defaults = {"time_unit": "auto", "time_format": None}
-        changed |= {name: value for name, value in defaults.items() if f"columns.{name}" not in given}
+        changed |= {name: value for name, value in defaults.items() if f"columns.{name}" not in overrides}
     return config.columns.model_copy(update=changed)
 
 
 def _manifest(old: Manifest, new: Manifest) -> Manifest:
-    """Return the manifest of both logs together; columns and settings are those of the first one."""
+    """Return the manifest of both logs together; columns and settings are those of the first log."""
     counts, removed, bad = Counter[str](), Counter[str](), dict[str, BadRows]()
-    for one in (*old.bad_rows, *new.bad_rows):
-        counts[one.kind] += one.count
-        bad.setdefault(one.kind, one)
-    before = [one for one in old.removed if not one.filter.startswith("negatives")]  # which are placed anew
+    for rows in (*old.bad_rows, *new.bad_rows):
+        counts[rows.kind] += rows.count
+        bad.setdefault(rows.kind, rows)
+    # Negatives are placed anew.
+    before = [record for record in old.removed if not record.filter.startswith("negatives")]
     for record in (*before, *new.removed):
         removed[record.filter] += record.events
     settings = old.settings | {name: new.settings[name] for name in ("items", "users", "filters")}
@@ -267,7 +270,7 @@ def _manifest(old: Manifest, new: Manifest) -> Manifest:
             "columns": old.columns,
             "settings": settings,
             "sources": old.sources | new.sources,
-            "bad_rows": [one.model_copy(update={"count": counts[kind]}) for kind, one in bad.items()],
+            "bad_rows": [rows.model_copy(update={"count": counts[kind]}) for kind, rows in bad.items()],
             "removed": [Removed(filter=name, events=count) for name, count in removed.items()],
         }
     )
@@ -276,11 +279,11 @@ def _manifest(old: Manifest, new: Manifest) -> Manifest:
 def _join(
     old: PreparedData, ingested: IngestedSource, work: Path
 ) -> tuple[Log, EventFiles, pl.Series, pl.Series, int]:
-    """Join the rows of `old` with those of another log in files in `work`; these have `_NEW` in their labels.
+    """Join the rows of `old` and of another log, whose labels get `_NEW`, in files in the folder `work`.
 
-    Returns the log that both are, its events, and the ids of its users and items; and the number of rows of
-    users whom `old` leaves out. Raises DataError where the two differ in the kind of their times, or in
-    having weights.
+    Returns the joined log, its events, the ids of its users and of its items, and the number of rows of users
+    whom `old` leaves out. Raises DataError where the two logs differ in the kind of their times, or in having
+    weights.
     """
     log, events, kind = ingested.log, ingested.events, old.manifest.time.kind
     if log.time.kind != kind:
@@ -317,7 +320,7 @@ def _join(
 
 
 def _old_rows(old: PreparedData) -> Iterator[Events]:
-    """Yield the rows of prepared data, each negative before its event, and those that belong to none last."""
+    """Yield the rows of prepared data: each negative before its event, negatives without an event last."""
     pieces = (
         _old_events(old, slice(start, start + PIECE)) for start in range(0, len(old.event_items), PIECE)
     )
@@ -332,7 +335,7 @@ def _old_rows(old: PreparedData) -> Iterator[Events]:
         offsets = negatives.offsets[start : start + len(events) + 1]
         owners, piece = np.repeat(np.arange(len(events)), np.diff(offsets)), slice(offsets[0], offsets[-1])
         weights = None if negatives.weights is None else negatives.weights[piece]
-        given = _negatives(
+        attached = _negatives(
             events.users[owners],
             negatives.items[piece],
             negatives.times[piece],
@@ -340,7 +343,7 @@ def _old_rows(old: PreparedData) -> Iterator[Events]:
             weights,
         )
         rows = {
-            name: np.concatenate([getattr(given, name), values])
+            name: np.concatenate([getattr(attached, name), values])
             for name, values in vars(events).items()
             if values is not None
         }
@@ -375,7 +378,7 @@ def _old_events(old: PreparedData, piece: slice) -> Events:
 
 
 def _united(before: Vocabulary, keys: pl.Series) -> tuple[pl.Series, NDArray[np.int32]]:
-    """The ids of the data in the order of its rows, then the new ones; and the position of each of `keys`."""
+    """Return the ids of the data in the order of its rows, then new ids; and the positions of `keys`."""
     old = pl.Series("id", before.ids(range(len(before))))
     if before.kind == "integer" and keys.dtype == pl.String:
         integers = as_keys(keys, pl.Int64())
@@ -391,7 +394,7 @@ def _united(before: Vocabulary, keys: pl.Series) -> tuple[pl.Series, NDArray[np.
 def _known(events: Events) -> NDArray[np.bool_]:
     """Mask the events of the other log that the data has already, bool [E].
 
-    Of n equal ones as many are known as the data has, up to n.
+    Of n equal new events, as many are known as the data has, up to n.
     """
     assert events.labels is not None
     columns = [events.users, events.times, events.items, *([] if events.kinds is None else [events.kinds])]

@@ -34,7 +34,7 @@ from turret.data.vocabulary import STRANGER, Id, Vocabulary, is_canonical_intege
 
 _ID = f"{OWN}id"
 MOST_GRAMS = 100_000
-"""The size of the vocabulary of queries, by which tables and the state of their optimiser grow."""
+"""The largest size of the vocabulary of queries; tables and the state of their optimiser grow with it."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class EntityTable:
 
     @property
     def checked(self) -> CheckedRows:
-        """The numbers of the valid rows and of the others."""
+        """The numbers of the valid and of the bad rows."""
         return CheckedRows([self.path], self.frame.height, self.bad_rows, doubtful=self.repeated_ids)
 
     @property
@@ -76,9 +76,10 @@ def read_entity_table(
     role: Role,
     settings: FormatSettings | None = None,
 ) -> EntityTable | None:
-    """Read the items or users file (`role` "item" or "user"), if any.
+    """Read the items or users file (`role` "item" or "user"), if there is one.
 
-    The id column is `named`, or as in the events, or has a common name. Raises ColumnError without one.
+    The id column is `named`, or has its name in the events, or has a common name. Raises ColumnError without
+    an id column.
     """
     if table is None:
         return None
@@ -112,7 +113,7 @@ def read_entity_table(
 
 
 def _without_markup(frame: pl.DataFrame, ids: Sequence[str]) -> tuple[pl.DataFrame, int]:
-    """Return the columns of texts but `ids` as `plain_text` does, and the number of values that changed."""
+    """Apply `plain_text` to all columns of texts except `ids`; also return the number of changed values."""
     decoded = 0
     for name, dtype in frame.schema.items():
         if name in ids or element_type(dtype) != pl.String:
@@ -136,10 +137,10 @@ def fields(
 ) -> dict[str, list[Any]]:
     """Return the columns for answers as lists of JSON values; `frame` is aligned with the vocabulary.
 
-    Lists and numbers among the features come as they were read. Texts of other columns become what features
-    of their values would be: numbers, lists, true and false.
-    Without `names`, these are all columns of texts, numbers, booleans, dates and lists of them, but vectors.
-    Raises ColumnError for a named column that does not exist or that JSON can't express.
+    Lists and numbers among the features are returned as they were read. Texts of other columns are read as
+    features of their values would be: as numbers, lists, true and false. Without `names`, the result has all
+    columns of texts, numbers, booleans, dates and lists of them, except vectors. Raises ColumnError for a
+    named column that does not exist or that JSON can't express.
     """
     columns: dict[str, list[Any]] = {}
     chosen = readings.chosen
@@ -179,7 +180,7 @@ def _rows(kind: str, table: Table, rows: pl.DataFrame, id_column: str) -> list[B
 
 def _json_values(values: pl.Series, is_text: bool) -> list[Any]:
     values = pl.select(_json_expression(pl.lit(values), values.dtype)).to_series()
-    # In an untyped file, a column with only integers is an integer column, so are whole floats and truths.
+    # In an untyped file, columns of integers or whole floats alone become integers, and truths booleans.
     values = truths(values) if is_text else values
     is_integer = is_text and values.dtype == pl.String and all(map(is_canonical_integer, values.drop_nulls()))
     if is_integer or (values.dtype.is_float() and (values == values.floor()).all()):
@@ -199,10 +200,10 @@ def _json_expression(value: pl.Expr, dtype: pl.DataType) -> pl.Expr:
 
 @dataclass(frozen=True)
 class _Rows:
-    """The features and fields of the rows of a vocabulary, and behind them of the items without an event.
+    """The features and fields of the rows of a vocabulary, followed by those of the items without an event.
 
-    `raw` has the values of each feature of `kinds`, as `Feature.encode_one` takes them, but `vectors`. `cold`
-    are the ids of the items without an event.
+    `raw` has the values of each feature of `kinds` except `vectors`, as `Feature.encode_one` takes them.
+    `cold` has the ids of the items without an event.
     """
 
     kinds: dict[str, str]
@@ -213,11 +214,11 @@ class _Rows:
     written: dict[str, str] = field(default_factory=dict)
 
     def save(self, folder: Path, name: str, ids: Vocabulary, shared: tuple[str, ...] | None) -> Features:
-        """Encode and write the rows of `ids`, and write the others, into prepared data."""
+        """Encode and write the rows of `ids`, and write the items without an event, into prepared data."""
         count = len(ids)
-        own = {feature: values[:count] for feature, values in self.raw.items()}
+        raw_values = {feature: values[:count] for feature, values in self.raw.items()}
         vectors = {feature: rows.part(slice(count)) for feature, rows in self.vectors.items()}
-        features = encode(own, self.kinds, vectors, count, shared, self.written)
+        features = encode(raw_values, self.kinds, vectors, count, shared, self.written)
         features.save(folder / f"{name}_features")
         ids.save(folder / f"{name}s.json")
         if self.cold:
@@ -250,8 +251,8 @@ def write_catalogs(
     if config.queries is not None:
         texts = [*map(text_of, histories.users.ids(range(len(histories.users))))]
         is_train = splits[:, 0] > histories.offsets[:-1]
-        asked = [text for text, known in zip(texts, is_train, strict=True) if known]
-        vocabulary = _shared_grams(rows, asked)
+        queries = [text for text, known in zip(texts, is_train, strict=True) if known]
+        vocabulary = _shared_grams(rows, queries)
     of_items = rows.save(folder, "item", histories.items, vocabulary)
     answers = {name: values[: len(histories.items)] for name, values in rows.answers.items()}
     text = json.dumps({"fields": answers}, ensure_ascii=False, allow_nan=False)
@@ -259,15 +260,15 @@ def write_catalogs(
     chosen = (config.user_features or none).over(source.user_features or none)
     rows, user_notes = _read_rows(users, histories.users, chosen, "user", config.format, ())
     if config.queries is not None:
-        raw = {QUERY: texts} | rows.raw | {QUERY: texts}  # the first feature
+        raw = {QUERY: texts} | rows.raw | {QUERY: texts}  # the query is the first feature
         rows = replace(rows, raw=raw, kinds={**rows.kinds, QUERY: "text"})
     of_users = rows.save(folder, "user", histories.users, vocabulary)
     return of_users, of_items, [*user_notes, *notes]
 
 
 def _check_display(display: DisplaySettings, answers: Mapping[str, object]) -> None:
-    given = {"--title": [display.title] if display.title else [], "--show": [*display.show]}
-    for option, name in ((option, name) for option, names in given.items() for name in names):
+    options = {"--title": [display.title] if display.title else [], "--show": [*display.show]}
+    for option, name in ((option, name) for option, names in options.items() for name in names):
         if name not in answers:
             known = f"they have {', '.join(answers)}" if answers else "they have none"
             raise ColumnError(f"{option} {name!r}: items have no such field for answers; {known}")
@@ -290,8 +291,8 @@ def _read_rows(
                 f"column {entries.id_column!r} of {entries.path} holds the ids of the {role}s, which say "
                 f"nothing about other {role}s, so it can't be a feature; leave it out"
             )
-        # In a log only users can be absent, and strangers always are.
-        people = len(ids) - sum(one.startswith(STRANGER) for one in ids if role == "user")
+        # Only users of a log can be missing in their file, and strangers always are.
+        people = len(ids) - sum(user.startswith(STRANGER) for user in ids if role == "user")
         if (absent := people - int(entries.ids.is_in(ids).sum())) > 0:
             notes.append(
                 f"{entries.path.name}: {absent:,} of {counted(people, role)} of the log are not in it, and "
@@ -331,10 +332,10 @@ def _read_rows(
 
 
 def _shared_grams(items: _Rows, queries: Sequence[str]) -> tuple[str, ...]:
-    """The vocabulary of all texts, so that both towers can begin with the same vector for each gram.
+    """Return one vocabulary for all texts, so that both towers can begin with the same vector for each gram.
 
-    It has the trigrams and words of the items' texts and of the training `queries`, at most `MOST_GRAMS`:
-    those in the most texts.
+    It has the trigrams and words of the items' texts and of the training `queries`, at most `MOST_GRAMS`: the
+    grams that are in the most texts.
     """
     texts = [values for name, values in items.raw.items() if items.kinds[name] == "text"]
     counts = Counter(

@@ -15,7 +15,7 @@ from turret.data.text import text_table
 
 
 def describe(folder: Path) -> str:
-    """Describe prepared data: dropped rows, counts, period, split, features, and how events are spread.
+    """Describe prepared data: dropped rows, counts, period, split, features, and the spread of events.
 
     Raises DataError when `folder` is not prepared data.
     """
@@ -52,9 +52,9 @@ def describe(folder: Path) -> str:
 
 
 def _bins(counts: NDArray[np.int64]) -> list[int]:
-    """The numbers of `counts` in the bins 1, 2-3, 4-7, ..."""
-    found: list[int] = np.bincount(np.log2(counts[counts > 0]).astype(np.int64)).tolist()
-    return found
+    """Return how many of `counts` are in the bins 1, 2-3, 4-7, ..."""
+    bins: list[int] = np.bincount(np.log2(counts[counts > 0]).astype(np.int64)).tolist()
+    return bins
 
 
 def _size(data: PreparedData, part: Part) -> str:
@@ -64,7 +64,7 @@ def _size(data: PreparedData, part: Part) -> str:
 
 
 def _kinds(data: PreparedData) -> str:
-    """A line for each kind: the number of its events, and what they mean."""
+    """Return a line for each kind: the number of its events, and their meaning."""
     assert data.kinds is not None
     names = read_kinds(data.manifest.kinds)
     counts = dict(zip(names, np.bincount(data.kinds, minlength=len(names)).tolist(), strict=True))
@@ -84,7 +84,9 @@ def _period(time: Time) -> str:
 
 
 def _features(features: list[FeatureSummary]) -> str:
-    return "\n".join(f"{one.name} ({one.kind}, {_counted(one)})" for one in features) or "none"
+    return (
+        "\n".join(f"{feature.name} ({feature.kind}, {_counted(feature)})" for feature in features) or "none"
+    )
 
 
 def _counted(feature: FeatureSummary) -> str:

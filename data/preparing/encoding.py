@@ -19,9 +19,9 @@ from turret.data.reading.numbers import numbers
 from turret.data.reading.schema import ColumnSettings, FormatSettings
 from turret.data.reading.times import TimeReader, choose_reader
 
-# The sample by which a column's kind is told.
+# The number of rows by which a column's kind is told.
 _SAMPLE = 100_000
-# Of lists in texts.
+# The separators of lists in texts.
 _SEPARATORS = ("|", ";", ",")
 _VALUE = "value"
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?")
@@ -33,7 +33,7 @@ def evaluated(expression: pl.Expr, name: str) -> pl.Series:
 
 
 def without_nulls(values: pl.Series, nulls: Sequence[str]) -> pl.Series:
-    """Texts, stripped of spaces, and numbers, null where they are one of `nulls`; other types unchanged."""
+    """Return stripped texts, or numbers, with null in place of `nulls`; other types unchanged."""
     if values.dtype == pl.String:
         known = values.str.strip_chars()
         is_null = known.is_in(["", *nulls])
@@ -46,7 +46,7 @@ def without_nulls(values: pl.Series, nulls: Sequence[str]) -> pl.Series:
 
 
 def truths(values: pl.Series) -> pl.Series:
-    """Texts that are all true or false, in any case, as booleans; other columns unchanged."""
+    """Return texts that are all true or false, in any case, as booleans; other columns unchanged."""
     if values.dtype != pl.String or not len(known := values.str.to_lowercase().drop_nulls()):
         return values
     is_truth = known.is_in(["true", "false"]).all()
@@ -54,15 +54,15 @@ def truths(values: pl.Series) -> pl.Series:
 
 
 def days(values: pl.Series) -> pl.Series | None:
-    """Dates as days since 1970 (float64), or None for a column without dates.
+    """Return dates as days since 1970 (float64), or None for a column without dates.
 
-    Texts are dates if all of a sample are, in one of the formats of event times.
+    Texts are dates if all texts of a sample are dates in one of the formats of event times.
     """
     reader = _date_reader(values)
     if reader is None:
         return None
-    found = values.to_frame(_VALUE).select(reader.value / 86_400_000).to_series().alias(values.name)
-    return found if found.null_count() == values.null_count() else None
+    dates = values.to_frame(_VALUE).select(reader.value / 86_400_000).to_series().alias(values.name)
+    return dates if dates.null_count() == values.null_count() else None
 
 
 def _date_reader(values: pl.Series) -> TimeReader | None:
@@ -79,7 +79,7 @@ def _date_reader(values: pl.Series) -> TimeReader | None:
 
 
 def written(reading: Reading, values: pl.Series, settings: FormatSettings) -> str:
-    """How the texts of a column that is read so have their values, as `Feature.written`."""
+    """Return the form of the texts in a column with this reading, for `Feature.written`."""
     if values.dtype != pl.String:
         return ""
     if reading == "numbers":
@@ -90,7 +90,7 @@ def written(reading: Reading, values: pl.Series, settings: FormatSettings) -> st
 
 
 def date_forms(values: pl.Series) -> str:
-    """The formats of the days in a column of dates, but the usual one, as `Feature.written`."""
+    """Return the formats of the days in a column of dates, except the usual one, for `Feature.written`."""
     reader = _date_reader(values)
     return FORM_SEPARATOR.join(form for form in (reader.forms if reader else ()) if form != "%Y-%m-%d")
 
@@ -107,11 +107,11 @@ def are_lists(texts: pl.Series, stated: str) -> bool:
 
 
 def _separator(texts: pl.Series, stated: str) -> str | None:
-    """The separator of the lists in texts, of the usual ones unless one is stated; None where there are none.
+    """Return the separator of the lists in texts, the stated or a usual one; None for texts without lists.
 
-    Parts between separators are values of a list where they come back in other texts: each is in two on
-    average, which parts of titles such as "Matrix, The" are not. Commas are also in numbers, dates and names
-    of two parts: those of lists have letters on both sides, and not the same number in all texts.
+    Parts between separators are values of a list if they recur in other texts: each part is in two texts on
+    average, unlike parts of titles such as "Matrix, The". Commas are also in numbers, dates and names of two
+    parts: the commas of lists have letters on both sides, and their number differs between texts.
     """
     sample = texts.drop_nulls().head(_SAMPLE)
     for separator in (stated,) if stated else _SEPARATORS:
@@ -133,9 +133,9 @@ def _have_letters(texts: pl.Series) -> bool:
 def are_paths(texts: pl.Series) -> bool:
     """Tell whether texts are paths of levels, such as "Women > Shoes", or "women/shoes".
 
-    Most have several levels, and there are at most half as many highest levels as paths. Of texts with
-    slashes, a path comes back, which the file of a picture does not, and its last level belongs to no other,
-    as values of lists do.
+    Most texts have several levels, and there are at most half as many highest levels as paths. In texts with
+    slashes, paths recur, unlike the files of pictures, and the last level of a path belongs to no other path,
+    unlike the values of lists.
     """
     sample = texts.drop_nulls().head(_SAMPLE)
     for separator in (">", "/"):
@@ -153,8 +153,8 @@ def are_paths(texts: pl.Series) -> bool:
 def as_lists(values: pl.Series, separator: str) -> pl.Series:
     """Return lists of texts, empty for null: from lists, or from texts in JSON or between separators.
 
-    Where no `separator` is stated, texts in brackets are JSON, or as Python prints it. Raises ColumnError for
-    types that do not print.
+    Where no `separator` is stated, texts in brackets are JSON, or lists as Python prints them. Raises
+    ColumnError for types that do not print.
     """
     if values.dtype == pl.String and not separator and are_json_lists(values):
         lists = [None if text is None else _json_list(text) for text in values]
@@ -189,22 +189,22 @@ def as_numbers(values: pl.Series, decimal: str, where: str, role: Role) -> pl.Se
             f"{where}: column {values.name!r} holds {brief(values.dtype)}, which can't be a number feature; "
             "give numbers, booleans or texts of numbers"
         )
-    found = numbers(values, decimal) if values.dtype == pl.String else values.cast(pl.Float64, strict=False)
-    unreadable = values.filter(values.is_not_null() & found.is_null())
+    floats = numbers(values, decimal) if values.dtype == pl.String else values.cast(pl.Float64, strict=False)
+    unreadable = values.filter(values.is_not_null() & floats.is_null())
     if len(unreadable):
         raise ColumnError(
             f"{where}: column {values.name!r} holds {brief(unreadable[0])!r}, which is not a number; name "
             f"the column with --{role}-category, the text as one for no value with --null, or the decimal "
             "mark with --decimal"
         )
-    # Features are float32; where a mean of larger numbers is infinite, none is left.
-    huge = values.filter((found.abs() > np.finfo(np.float32).max) & found.is_finite())
+    # Features are float32; if larger numbers made the mean infinite, no value of the feature would be left.
+    huge = values.filter((floats.abs() > np.finfo(np.float32).max) & floats.is_finite())
     if len(huge):
         raise ColumnError(
             f"{where}: column {values.name!r} holds {huge[0]}, and a number has to be between -3.4e38 and "
             f"3.4e38; correct it, or leave the column out with --{role}-ignore"
         )
-    return evaluated(pl.when(found.is_finite()).then(found), values.name)
+    return evaluated(pl.when(floats.is_finite()).then(floats), values.name)
 
 
 def as_texts(values: pl.Series) -> pl.Series:
@@ -252,7 +252,7 @@ def encode(
     """Encode features of `count` rows by their raw values, as `Feature.encode_one` takes them, or `vectors`.
 
     `shared` are the trigrams and words of all texts; without them, each text feature has the trigrams of its
-    values. `written` is that of each feature that has one.
+    values. `written` has the `Feature.written` of some features, by name.
     """
     features: list[Feature] = []
     columns: dict[str, Column] = {}

@@ -31,22 +31,22 @@ from turret.data.reading.numbers import numbers
 from turret.data.reading.schema import EVERY, FeatureColumns, FormatSettings, nulls_of
 from turret.data.reading.tables import EXAMPLES
 
-# Names that say more than values do.
+# These names say more than the values do.
 _USUAL: dict[str, tuple[str, ...]] = {
     "text": ("title", "name", "headline", "description"),
     "category": ("category", "genre", "gender", "age", "age_group", "occupation", "country"),
     "multi": ("genres", "categories", "tags"),
 }
 _KIND_OF_NAME = {name: kind for kind, names in _USUAL.items() for name in names}
-# brand_id, brandId, EAN, zip code, type_no.
+# Columns such as brand_id, brandId, EAN, zip code and type_no hold ids.
 _IDS = r"ids?|codes?|key|no|nr|sku|ean|gtin|isbn|asin|upc|zip"
 _ID_NAME = re.compile(rf"(?:^|[\W_])(?i:{_IDS})$|[a-z](?:Id|ID|Code|Key|No|Nr)$")
-# Values that an item tower would read long after they have changed.
+# An item tower would read the values of these columns long after they have changed.
 _STOCK = r"(?:in_?|is_?)?(?:stock|available|unavailable|availability|inventory|quantity|qty|on_?sale|sale)"
 CHANGING = re.compile(
     rf"(?:^|[\W_])(?i:{_STOCK}(?:_?(?:level|count|left|qty|status))?)$|[a-z](?:Stock|Available|Availability|Quantity)$"
 )
-# A column of more distinct values than this share of its rows says nothing about the others.
+# A column of more distinct values than this share of its rows says nothing about other rows.
 _MOST_VALUES = 0.5
 _FEWEST_ROWS = 20
 # More distinct ages are years, not groups.
@@ -57,7 +57,7 @@ _MAYBE_THOUSANDS = (
     "number as 1.006"
 )
 
-# The features of one column: none for a reason, one, or the two of a date.
+# The features of one column (one feature, or two for a date), or the reason why there is none.
 Guess = list[tuple[str, pl.Series]] | str
 
 
@@ -66,7 +66,7 @@ class Readings:
     """The features of some rows: their columns by kind, and the values of each.
 
     Numbers are floats, lists are lists of texts, vectors are as in the file, and all others are texts.
-    `written` is that of each `Feature`; `notes` are sentences on the guesses.
+    `written` has the `Feature.written` of each feature; `notes` are sentences on the guesses.
     """
 
     chosen: FeatureColumns
@@ -106,17 +106,17 @@ def read_features(
         values = truths(read(name))
         guess = _guess(values, role, settings)
         notes += _no_numbers(values, guess, where, settings)
-        reason, found = (guess, []) if isinstance(guess, str) else ("one value only", guess)
-        typed = [(kind, _typed(kind, one, where, role, settings)) for kind, one in found]
-        typed = [(kind, one) for kind, one in typed if _varies(kind, one)]
+        reason, candidates = (guess, []) if isinstance(guess, str) else ("one value only", guess)
+        typed = [(kind, _typed(kind, column, where, role, settings)) for kind, column in candidates]
+        typed = [(kind, column) for kind, column in typed if _varies(kind, column)]
         if not typed:
             left_out.append(f"{name} ({reason})")
-        for kind, one in typed:
-            kinds[kind].append(one.name)
-            features[one.name] = one
-            is_of_date = one.name != name
+        for kind, column in typed:
+            kinds[kind].append(column.name)
+            features[column.name] = column
+            is_of_date = column.name != name
             reading = KINDS[kind].reading
-            forms[one.name] = date_forms(values) if is_of_date else written(reading, values, settings)
+            forms[column.name] = date_forms(values) if is_of_date else written(reading, values, settings)
     guessed = FeatureColumns(**{kind: tuple(names) for kind, names in kinds.items()})
     chosen = chosen.over(guessed)
     ordered = {name: features[name] for _, name in chosen.by_kind()}
@@ -150,7 +150,7 @@ def _note(guessed: FeatureColumns, left_out: list[str], where: Path, role: Role)
 
 
 def _no_numbers(values: pl.Series, guess: Guess, where: Path, settings: FormatSettings) -> Iterator[str]:
-    """A sentence on the values for which a column is no number, where most are."""
+    """Yield a sentence on the values for which a column is no number, if most values are numbers."""
     is_left_out = isinstance(guess, str)
     if values.dtype != pl.String or _ID_NAME.search(values.name):
         return
@@ -158,7 +158,7 @@ def _no_numbers(values: pl.Series, guess: Guess, where: Path, settings: FormatSe
         return
     known = values.drop_nulls()
     by_mark = {mark: known.filter(numbers(known, mark).is_null()) for mark in (settings.decimal, ",")}
-    mark, others = min(by_mark.items(), key=lambda one: len(one[1]))
+    mark, others = min(by_mark.items(), key=lambda entry: len(entry[1]))
     if not 0 < 2 * len(others) <= len(known):
         return
     option = "" if mark == settings.decimal else ", even with --decimal ','"
@@ -197,13 +197,13 @@ def _guess(values: pl.Series, role: Role, settings: FormatSettings) -> Guess:
     if dtype.is_numeric():
         return _guess_number(as_numbers(values, settings.decimal, f"{role}s file", role), values)
     texts, known = values.cast(pl.String), known.cast(pl.String)
-    if (found := _all_numbers(texts, settings.decimal)) is not None:
-        return _MAYBE_THOUSANDS if _may_divide_thousands(known, settings) else _guess_number(found, texts)
+    if (floats := _all_numbers(texts, settings.decimal)) is not None:
+        return _MAYBE_THOUSANDS if _may_divide_thousands(known, settings) else _guess_number(floats, texts)
     if settings.decimal == "." and _all_numbers(texts, ",") is not None:
         return "numbers with a decimal comma, which --decimal , reads"
     if not _are_distinct(known, len(values)):
         return [("category", texts)]
-    # Spaces divide words: a code such as AX-17-b is one.
+    # Spaces divide words: a code such as AX-17-b is one word.
     words = known.head(1000).str.count_matches(r"\S+").mean()
     if role == "item" and float(words or 0.0) >= 2.0:  # type: ignore[arg-type]
         return [("text", texts)]
@@ -211,31 +211,31 @@ def _guess(values: pl.Series, role: Role, settings: FormatSettings) -> Guess:
 
 
 def field_values(values: pl.Series, settings: FormatSettings) -> pl.Series:
-    """Texts as the numbers, lists, or true and false that a feature of them would be; else unchanged."""
+    """Read texts as a feature of them would: as numbers, lists, or true and false; else unchanged."""
     read = truths(without_nulls(values, nulls_of(settings.nulls, values.name)))
     if read.dtype != pl.String or not len(known := read.drop_nulls()):
         return read if read.dtype != values.dtype else values
     if _ID_NAME.search(values.name):  # a code is no number
         return values
     separator, usual = settings.list_separator, _KIND_OF_NAME.get(values.name.lower())
-    found = _all_numbers(read, settings.decimal)
-    if found is not None and not _may_divide_thousands(known, settings):
-        is_whole = known.str.contains(r"^-?\d+$").all()  # which answers have as integers, exact beyond 2^53
-        return values if is_whole else found
+    floats = _all_numbers(read, settings.decimal)
+    if floats is not None and not _may_divide_thousands(known, settings):
+        is_whole = known.str.contains(r"^-?\d+$").all()  # answers have them as integers, exact beyond 2^53
+        return values if is_whole else floats
     if usual == "multi" or (usual != "text" and not are_paths(read) and are_lists(read, separator)):
         return as_lists(read, separator)
     return values
 
 
 def _all_numbers(texts: pl.Series, decimal: str) -> pl.Series | None:
-    """The numbers of a column that has no other texts; None for codes with zeros in front."""
-    found = numbers(texts, decimal)
+    """Return the numbers of a column that has no other texts; None for codes with zeros in front."""
+    floats = numbers(texts, decimal)
     has_zeros_in_front = texts.str.contains(r"^0\d+$").any()
-    return None if found.null_count() > texts.null_count() or has_zeros_in_front else found
+    return None if floats.null_count() > texts.null_count() or has_zeros_in_front else floats
 
 
 def _may_divide_thousands(known: pl.Series, settings: FormatSettings) -> bool:
-    """Whether 1.006 stands beside 742, and no number has another count of digits behind the point."""
+    """Tell whether 1.006 stands beside 742, and every point has three digits behind it."""
     has_point = known.str.contains(".", literal=True)
     if settings.decimal == "," or not has_point.any() or has_point.all():
         return False
@@ -246,14 +246,14 @@ def _may_divide_thousands(known: pl.Series, settings: FormatSettings) -> bool:
     )
 
 
-def _guess_number(found: pl.Series, values: pl.Series) -> Guess:
-    known = found.drop_nulls()
+def _guess_number(floats: pl.Series, values: pl.Series) -> Guess:
+    known = floats.drop_nulls()
     if not (known == known.floor()).all():
-        return [("number", found)]
-    if found.n_unique() > 0.9 * len(found) >= 0.9 * _FEWEST_ROWS:
+        return [("number", floats)]
+    if floats.n_unique() > 0.9 * len(floats) >= 0.9 * _FEWEST_ROWS:
         return f"whole numbers, {_DISTINCT}"
     if not _ID_NAME.search(values.name):
-        return [("number", found)]
+        return [("number", floats)]
     return f"codes, {_DISTINCT}" if _are_distinct(known, len(values)) else [("category", values)]
 
 
@@ -262,7 +262,7 @@ def _are_distinct(known: pl.Series, count: int) -> bool:
 
 
 def _varies(kind: str, column: pl.Series) -> bool:
-    """Whether a feature differs between rows; no value is a value of each kind but numbers and vectors."""
+    """Tell whether a feature varies; a missing value is a value too, except for numbers and vectors."""
     reading = KINDS[kind].reading
     if reading == "lists":
         column = column.list.join("\0")
@@ -270,7 +270,7 @@ def _varies(kind: str, column: pl.Series) -> bool:
 
 
 def _date_features(dates: pl.Series) -> Guess:
-    """Dates as the two features of `date_features`."""
+    """Return dates as the two features of `date_features`."""
     age, season = date_names(dates.name)
     month = dates.cast(pl.Int32).cast(pl.Date).dt.month().cast(pl.String)
     return [("number", dates.alias(age)), ("category", month.alias(season))]

@@ -31,7 +31,8 @@ def with_settings(*sections: str) -> Callable[[Callable[..., None]], Callable[..
     def decorated(command: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(command, eval_str=True)
         *first, last, _ = (
-            one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in signature.parameters.values()
+            parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for parameter in signature.parameters.values()
         )
         added = [
             parameter
@@ -40,7 +41,9 @@ def with_settings(*sections: str) -> Callable[[Callable[..., None]], Callable[..
         ]
         signature = inspect.Signature([*first, *added, last])
         command.__signature__ = signature  # type: ignore[attr-defined]
-        command.__annotations__ = {name: one.annotation for name, one in signature.parameters.items()}
+        command.__annotations__ = {
+            name: parameter.annotation for name, parameter in signature.parameters.items()
+        }
         return command
 
     return decorated
@@ -66,18 +69,18 @@ def given_settings(values: Mapping[str, Any]) -> dict[str, Any]:
 
 @cache
 def _options() -> dict[str, inspect.Parameter]:
-    """The parameters from which typer makes the options, by the paths of their settings."""
+    """Return the parameters from which typer makes the options, by the paths of their settings."""
     return dict(_walk(PrepareConfig, ""))
 
 
 def _walk(model: type[BaseModel], section: str) -> Iterator[tuple[str, inspect.Parameter]]:
     prefix = section.partition("_")[0] if "_features" in section else ""  # "item" or "user"
     for name, field in model.model_fields.items():
-        is_table = get_origin(field.annotation) is dict  # which is one option
+        is_table = get_origin(field.annotation) is dict  # a table is one option
         path, sections = section + name, [] if is_table else section_models(field.annotation)
         if field.description and path != "user_features.text":  # only items have texts
             shown: dict[str, Any] = {**field.json_schema_extra}  # type: ignore[dict-item]
-            flags = ["-".join([*[prefix] * bool(prefix), one]) for one in (shown["names"] or name).split()]
+            flags = ["-".join([*[prefix] * bool(prefix), flag]) for flag in (shown["names"] or name).split()]
             flags = [flag.replace("_", "-") for flag in flags]
             declared = typer.Option(
                 *(f"--{flag}" for flag in flags),
@@ -93,7 +96,7 @@ def _walk(model: type[BaseModel], section: str) -> Iterator[tuple[str, inspect.P
                 annotation=Annotated[bool if is_flag else _type(field.annotation) | None, declared],
             )
             yield f"{path}.kind" if sections else path, parameter
-        # Of a form for items or users alone, few turn anything.
+        # Few people change the form of the items or users file alone, so it has no options.
         for inner in sections if path not in ("items_format", "users_format") else ():
             yield from _walk(inner, f"{path}.")
 

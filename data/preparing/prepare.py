@@ -75,10 +75,10 @@ def prepare(
     """Validate, filter and split the events of `config`, and write them to the folder `target`.
 
     The log is read in pieces, and sorted on disk: memory holds pieces, the ids of users and items and some
-    numbers of each, and, for a split by fractions of time, the times. Files in object stores are copied
-    to a hidden folder beside `target` first. With `engine`, the master of a Spark cluster or "local", Spark
-    sorts the log into the same output; its workers share the parent folder of `target` with this process. A
-    `target` that another command writes is waited for.
+    numbers of each, and, for a split by fractions of time, the times. Files in object stores are copied to a
+    hidden folder beside `target` first. With `engine`, the master of a Spark cluster or "local", Spark sorts
+    the log into the same output; its workers share the parent folder of `target` with this process. The call
+    waits while another command writes `target`.
 
     Raises DataError: for columns that do not exist, for bad rows unless they are to be dropped, when nothing
     is left, when `target` exists and `overwrite` is false, and as `data.events.spark.spark_session` does.
@@ -90,7 +90,7 @@ def prepare(
         new_prepared_folder(target, overwrite) as folder,
         progress("Preparing", 3) as advance,
     ):
-        # The work folder is removed with the other one.
+        # The work folder is removed with `folder`.
         with tempfile.TemporaryDirectory(dir=folder) as work, _session(engine) as session:
             source = open_source(config, Path(work), copies)
             ingested = ingest_source(config, source, Path(work), session)
@@ -121,7 +121,7 @@ _MASTER = re.compile(r"local(\[(\d+|\*)\])?|yarn|(spark|sc|k8s)://.+")
 def _session(engine: str | None) -> "AbstractContextManager[SparkSession | None]":
     if engine is None:
         return nullcontext()
-    if not _MASTER.fullmatch(engine):  # said without PySpark too
+    if not _MASTER.fullmatch(engine):  # this error needs no PySpark
         raise ConfigurationError(f"--engine {engine!r} is no Spark master; give {_MASTERS}")
     from turret.data.events.spark import spark_session
 
@@ -151,7 +151,7 @@ class IngestedSource:
 
     @property
     def entities(self) -> list[EntityTable]:
-        """The files of items and of users that there are."""
+        """The existing files of items and of users."""
         return [entries for entries in (self.items, self.users) if entries is not None]
 
     @property
@@ -188,7 +188,7 @@ def ingest_source(
             config = config.model_copy(update={"kinds": kinds})
     log = validate(source.parts, columns, config, catalog)
     events, user_ids, item_ids, verdicts, labels = _read(log, work, session)
-    # Files of other systems, and rare kinds, write times in a form of their own.
+    # Rows of other systems, and of rare kinds, may have times in another format.
     while forms := log.further_forms(verdicts):
         log = validate(source.parts, columns, config, catalog, (*log.time.forms, *forms))
         events, user_ids, item_ids, verdicts, labels = _read(log, work, session)
@@ -222,7 +222,7 @@ def _read(
 
 
 def _chosen_columns(source: Source, config: PrepareConfig) -> tuple[Columns, str | None]:
-    """Return the columns of the events, and the column of kinds, also where none is wanted."""
+    """Return the columns of the events, and the column of kinds, even if kinds are not wanted."""
     existing = shared_columns(source)
     try:
         columns = choose_columns(config.columns, existing, str(source.parts[0][1].path))
@@ -234,9 +234,10 @@ def _chosen_columns(source: Source, config: PrepareConfig) -> tuple[Columns, str
 
 
 def _proposed(source: Source, columns: Columns, config: PrepareConfig) -> tuple[KindTable, str]:
-    """Return the table of kinds of a log without one, and sentences about a table for a funnel.
+    """Propose a table of kinds for a log without such a table, and return it with sentences about it.
 
-    The table is empty unless it is wanted. Raises ColumnError where it is, and there is no column of kinds.
+    The table is empty unless `kinds_auto` is set. Raises ColumnError if it is set and there is no column of
+    kinds.
     """
     if columns.kind is None or source.parts[0][1].frame.collect_schema()[columns.kind].is_nested():
         if config.kinds_auto:
@@ -262,13 +263,14 @@ def _refuse_bad_rows(
 ) -> None:
     """Raise BadRowsError for bad rows that are not to be dropped, and EmptyDataError without an event.
 
-    Of each target kind at most half are dropped, as of the whole log. `by_kind` are its rows by verdict.
+    At most half of the rows of each target kind are dropped, as of the whole log. `by_kind` has the numbers
+    of rows by kind and verdict.
     """
     items, bad_rows, count = ingested.items, ingested.bad_rows, len(ingested.events)
     files = list(dict.fromkeys(table.path for _, table in ingested.source.parts))
     checked = [CheckedRows(files, count, ingested.bad_events)]
     checked += [entries.checked for entries in ingested.entities]
-    if on_bad == "drop" and checked[0].bad <= count:  # else the whole log tells of them
+    if on_bad == "drop" and checked[0].bad <= count:  # else the whole log is refused
         checked += [
             CheckedRows(files, verdicts[None], ingested.log.bad_rows_of_kind(name, verdicts))
             for name, verdicts in by_kind.items()
@@ -311,7 +313,7 @@ def complete(
     histories: Histories,
     copies: LocalCopies,
 ) -> PrepareReport:
-    """Split the histories in `folder`, and write everything beside them but the manifest."""
+    """Split the histories in `folder`, and write everything else except the manifest."""
     time, columns = ingested.log.time, ingested.columns
     splits, split = partition(histories, config.split, time)
     save_array(folder / "offsets.npy", histories.offsets)
@@ -368,10 +370,10 @@ def _summaries(features: Features) -> list[FeatureSummary]:
 
 @contextmanager
 def one_writer(folder: Path) -> Iterator[None]:
-    """Wait until no other command writes prepared data, and keep others out during the block.
+    """Wait until no other command writes prepared data, and keep other commands out during the block.
 
-    A writer replaces the folder, so the new one is locked after a wait. A missing folder is not locked, nor
-    one in a file system without locks.
+    A writer replaces the folder, so the new folder is locked after a wait. A missing folder is not locked,
+    nor is a folder in a file system without locks.
     """
     folder = folder.resolve()
     while folder.is_dir():

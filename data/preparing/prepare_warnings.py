@@ -1,4 +1,4 @@
-"""Repeated events of a prepared log, and sentences about what may be wrong with it."""
+"""Repeated events of a prepared log, and sentences about possible faults of the log."""
 
 import math
 import re
@@ -34,10 +34,11 @@ class Repeats:
 
     Attributes:
         share: the share of the training events whose user has used the item in an earlier visit.
-        in_visit: the share of all other training events that repeat an item of their user, such as a purchase
-            after a view.
-        targets: the distinct items of each user's targets in the test part.
-        repeated_targets: those that the user has used before it, by events whose items answers leave out.
+        in_visit: the share of the training events that repeat an item of their user within a visit, such as a
+            purchase after a view.
+        targets: the number of distinct items of each user's targets in the test part, summed over users.
+        repeated_targets: the number of these items that the user has used before the test part, by events
+            whose items answers leave out.
     """
 
     share: float
@@ -49,10 +50,10 @@ class Repeats:
 def count_repeats(
     histories: Histories, splits: NDArray[np.int64], has_times: bool, has_kinds: bool, kinds: KindTable
 ) -> Repeats:
-    """Count the repeats of a log; `splits` as in `PreparedData`, `kinds` empty for events alike.
+    """Count the repeats of a log; `splits` are as in `PreparedData`, `kinds` is empty if events are alike.
 
-    Without times all events count as visits of their own. So they do where hardly any user has a second
-    visit, as with sessions for users or with numbers for times, unless kinds of events tell a funnel.
+    Without times, each event counts as a visit of its own. The same holds where hardly any user has a second
+    visit, as with sessions for users or with numbers for times, unless kinds of events show a funnel.
     """
     gap = VISIT_GAP if has_times else -math.inf
     consumed = [code for code, span in enumerate(left_out_for(kinds, None)) if span] if kinds else None
@@ -76,9 +77,9 @@ def repeats_of(
 ) -> tuple[int, ...]:
     """Count the training events, their distinct items by user and by visit, and the events of later visits.
 
-    Also the distinct items of each user in the test part, and those of them that were used before it: by
-    events of the kinds `targets` and `consumed`, None where all events are alike. A visit ends where a user
-    has no event for `gap`. `events` are sorted, with `splits` int64 [U, 2].
+    The function also counts the distinct items of each user in the test part, and the items among them that
+    were used before the test part: by events of the kinds `targets` and `consumed`, None where all events are
+    alike. A visit ends where a user has no event for `gap`. `events` are sorted, with `splits` int64 [U, 2].
     """
     place = np.arange(len(events))
     is_train, is_test = place < splits[events.users, 0], place >= splits[events.users, 1]
@@ -95,21 +96,21 @@ def repeats_of(
     uses |= is_test
     if events.kinds is not None:
         uses = uses[np.where(is_test, events.are_of(targets), events.are_of(consumed))]
-    # All uses of an item by a user are now adjacent, those in the test last.
+    # All uses of an item by a user are now adjacent, and uses in the test are last.
     uses.sort()
     is_first, is_last = np.diff(uses >> 1, prepend=-1) != 0, np.diff(uses >> 1, append=-1) != 0
     is_used, is_target = uses[is_first] & 1 == 0, uses[is_last] & 1 == 1
     return *trained, int(is_target.sum()), int((is_target & is_used).sum())
 
 
-# Of names in small letters, with _ between words.
+# These patterns are for names in small letters, with _ between words.
 _QUANTITY = re.compile(r"(?:.*_)?(?:qty|quantity|units|pieces|menge)(?:_(?:ordered|sold|purchased|bought))?")
 _STATE = re.compile(r"(?:.*_)?(?:status|state)")
 _FLAG = re.compile(r"(?:.*_)?(?:refund(?:ed)?|return(?:ed)?|cancell?ed|charge_?back|voided|storno|storniert)")
 _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[\W_]+")
 _UNDONE = r"refund|return|cancel|charge_?back|void|storn"
 _TRUE = r"^(?:true|t|yes|y|ja|j|x|1(?:\.0)?)$"
-# The share of the events, and its ratio to that of the mean user, of one who may be nobody.
+# A user with this share of the events, and this ratio to the share of the mean user, may be nobody.
 _LARGE_SHARE, _LARGE_RATIO = 0.1, 5
 _FEWEST_USES = 1.2  # events an item: below, nearly all occur once
 _SHOWN = 3
@@ -120,9 +121,9 @@ _EASY = (
 
 
 def doubtful_rows(source: Source, time: TimeReader, columns: Columns) -> Iterator[str]:
-    """Yield one sentence per cause by which rows that are read as events may be none.
+    """Yield one sentence per cause for which rows that are read as events may be none.
 
-    It reads the source, which may be gone with the folder of its copies when all is written.
+    The function reads the source, which may be gone with the folder of its copies when all is written.
     """
     if columns.time != ORDER:
         yield from filter(None, [time.doubt])
@@ -132,7 +133,7 @@ def doubtful_rows(source: Source, time: TimeReader, columns: Columns) -> Iterato
 def prepare_warnings(
     source: Source, log: Log, columns: Columns, histories: Histories, repeats: Repeats, doubts: Iterable[str]
 ) -> Iterator[str]:
-    """Yield one sentence per choice and per surprise, those of `doubtful_rows` among them."""
+    """Yield one sentence per choice and per surprise, including the sentences of `doubtful_rows`."""
     is_log = columns.time != ORDER
     if is_log:
         yield f"time: {log.time.note}"
@@ -178,7 +179,7 @@ def prepare_warnings(
 
 
 def _returns(source: Source, columns: Columns) -> Iterator[str]:
-    """Returned and refunded orders, by columns that are not read."""
+    """Warn of returned and refunded orders, by columns that are not read."""
     read = {name for _, name in columns if name is not None}
     _, table = source.parts[0]
     with readable(table.path):
@@ -218,7 +219,7 @@ def _returns(source: Source, columns: Columns) -> Iterator[str]:
 
 
 def _odd(histories: Histories, columns: Columns) -> Iterator[str]:
-    """Equal times, items that do not recur, and a user with an improbable share of the events."""
+    """Warn of equal times, items that do not recur, and a user with an improbable share of the events."""
     if histories.first == histories.last and len(histories) > len(histories.users):
         yield (
             "all events have one time, so their order is that of the file; if this is the time of an export, "
@@ -241,7 +242,7 @@ def _odd(histories: Histories, columns: Columns) -> Iterator[str]:
 
 
 def _without_zeros(histories: Histories, columns: Columns) -> Iterator[str]:
-    """Ids with zeros in front, and again without them."""
+    """Warn of ids that occur with zeros in front and also without these zeros."""
     for name, vocabulary in ((columns.user, histories.users), (columns.item, histories.items)):
         if vocabulary.kind == "string":
             texts = pl.Series(vocabulary.ids(range(len(vocabulary))), dtype=pl.String)
@@ -257,7 +258,7 @@ def _without_zeros(histories: Histories, columns: Columns) -> Iterator[str]:
 
 
 def _too_fast(accounts: Accounts) -> Iterator[str]:
-    """Accounts that can't be people, by the pace of their events."""
+    """Warn of accounts that can't be people, by the pace of their events."""
     if not accounts.fast:
         return
     sizes = accounts.fast.values()

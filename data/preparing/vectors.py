@@ -18,14 +18,15 @@ from turret.data.reading.tables import readable
 
 MOST_NUMBERS = 8192
 _SAMPLE = 1000
-# Texts of other lengths are errors among vectors, where these are at least so many texts of so many numbers.
+# Texts of other lengths are errors among vectors if at least this share of the texts are vectors of one
+# length, with at least this many numbers.
 _SHARE, _NUMBERS = 0.9, 3
 _SHORTENED = r"^\s*\[[-+.eE\d\s]*\s\.\.\.\s[-+.eE\d\s]*\]\s*$"
 _IDS = (".ids.npy", ".ids.csv", ".ids.parquet")
 
 
 def are_vectors(values: pl.Series) -> bool:
-    """Whether a column holds lists of floats, or their texts in brackets, as CSV has them."""
+    """Tell whether a column holds lists of floats, or their texts in brackets, as CSV has them."""
     dtype = values.dtype
     if isinstance(dtype, pl.List | pl.Array):
         return dtype.inner.is_float() and not _are_empty(values)
@@ -44,7 +45,7 @@ def are_vectors(values: pl.Series) -> bool:
 
 
 def lost_vectors(values: pl.Series) -> str:
-    """The reason why a column of lists or their texts has no vectors; empty for another column."""
+    """Return the reason why a column of lists or their texts has no vectors; empty for another column."""
     if _are_empty(values):
         return "empty lists alone"
     if values.dtype == pl.String and (values.str.contains(_SHORTENED).mean() or 0.0) >= 0.5:  # type: ignore[operator]
@@ -74,7 +75,7 @@ def _has_nulls(lists: pl.Series) -> pl.Series:
 def column_vectors(values: pl.Series, where: Path, ids: Sequence[str]) -> VectorRows:
     """Read a column of lists of numbers, or their texts [rows]; null and an empty list are missing vectors.
 
-    `ids` are those of the rows. Raises ColumnError for lists of other values, of several lengths, or with
+    `ids` are the ids of the rows. Raises ColumnError for lists of other values, of several lengths, or with
     numbers that are not finite.
     """
     column = f"column {values.name!r} of {where}"
@@ -127,11 +128,11 @@ def file_vectors(path: Path, ids: Sequence[str], role: Role) -> VectorRows:
         raise SourceError(
             f"{where} has {len(known):,} ids, and {path} {len(source):,} vectors; give one each"
         )
-    row_of = {one: row for row, one in enumerate(known)}
+    row_of = {vector_id: row for row, vector_id in enumerate(known)}
     if len(row_of) != len(known):
-        twice = next(one for row, one in enumerate(known) if row_of[one] != row)
+        twice = next(vector_id for row, vector_id in enumerate(known) if row_of[vector_id] != row)
         raise SourceError(f"{where} has the id {twice!r} twice; give each vector once")
-    rows = np.array([row_of.get(one, -1) for one in ids], dtype=np.int64)
+    rows = np.array([row_of.get(entity_id, -1) for entity_id in ids], dtype=np.int64)
     if (rows < 0).all():
         raise SourceError(
             f"no id of {where}, such as {known[0]!r}, is one of the {role}s, such as {ids[0]!r}; give the "
@@ -149,7 +150,7 @@ def missing_note(name: str, vectors: VectorRows, role: Role) -> str:
 
 
 def vector_feature(name: str, vectors: VectorRows) -> Feature:
-    """Describe the feature; its deviation is the root mean square of all numbers, which keeps directions."""
+    """Return the feature; its deviation is the root mean square of all numbers, which keeps directions."""
     total, count = 0.0, 0
     for block in vectors.blocks():
         known = block[~np.isnan(block[:, 0])].astype(np.float64)
@@ -177,7 +178,7 @@ def _checked(vectors: VectorRows, where: str, ids: Sequence[str]) -> VectorRows:
 def _mapped(path: Path) -> NDArray[Any]:
     try:
         return np.lib.format.open_memmap(path, mode="r")
-    except (OSError, ValueError, OverflowError, TokenError) as error:  # of its header, too
+    except (OSError, ValueError, OverflowError, TokenError) as error:  # a damaged header raises some of these
         raise SourceError(f"{path} can't be read as a .npy file: {error}") from None
 
 

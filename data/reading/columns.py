@@ -26,8 +26,8 @@ def choose_columns(settings: ColumnSettings, existing: Sequence[str], where: str
     """Choose the columns of the events: the named ones, or the first existing common name of each role.
 
     `where` is the file, for messages. Raises ColumnError when a named column does not exist, when a user,
-    item or time column is neither named nor found, and when one column is two of these. A log with sessions
-    needs no user column: all its events are strangers'.
+    item or time column is neither named nor found, and when one column has two of these roles. A log with
+    sessions needs no user column: all its events are strangers'.
     """
     session = settings.session
     usual = [name for name in USUAL["user"] if name != session]
@@ -64,8 +64,8 @@ def choose(
 ) -> str:
     """Choose one column: as named, or the first of the usual names that exists.
 
-    `option` is called like the role unless it is given. Raises ColumnError as `require` does, and without a
-    usual name.
+    `option` is called like the role unless it is given. Raises ColumnError as `require` does, and if no usual
+    name exists.
     """
     if named is not None:
         return require(named, existing, where, f"{role} (--{option or role})")

@@ -19,7 +19,8 @@ from turret.data.manifest import hash_file
 from turret.data.progress import progress
 
 WORKBOOK = "Online Retail.xlsx"
-# Codes such as 85123A stand beside 71053, and invoices such as C536379 (a return) beside 536365: all text.
+# Codes such as 85123A stand beside 71053, and invoices such as C536379 (a return) beside 536365: all are
+# text.
 _COLUMNS: dict[str, tuple[str, type[pl.DataType] | pl.DataType]] = {
     "InvoiceNo": ("invoice_no", pl.String),
     "CustomerID": ("user_id", pl.Int64),
@@ -43,7 +44,7 @@ def convert_online_retail(folder: Path) -> None:
     """
     workbook, types = folder / WORKBOOK, {name: dtype for name, (_, dtype) in _COLUMNS.items()}
     try:
-        # From bytes, as Polars takes a path for a pattern.
+        # The workbook is read from bytes, as Polars takes a path for a pattern.
         lines = pl.read_excel(workbook.read_bytes(), schema_overrides=types)
         lines = lines.select(pl.col(name).cast(dtype).alias(new) for name, (new, dtype) in _COLUMNS.items())
     except (pl.exceptions.PolarsError, KeyError, FileNotFoundError) as error:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _DELIMITERS = (",", "\t", ";", "|")
 _WAY_OUT = "--quote '' takes quotes as text"
 _MARK = "\ufeff"  # the byte order mark
-_UNIT = "\x1f"  # in place of a delimiter of several characters, as csv takes those of one only
+_UNIT = "\x1f"  # replaces a delimiter of several characters, as csv takes one character only
 _HEADER = "the header again"
 _LONGEST = 1 << 17  # characters of a record whose quotes enclose several lines
 
@@ -45,7 +45,7 @@ class _Form:
     """The delimiter and the quote of a file, and the number of lines before its first record.
 
     `is_spaced`: a blank follows each delimiter, and belongs to no value. `header` is the pattern of lines
-    that are the header again, which files that were put together have.
+    that repeat the header, which concatenated files have.
     """
 
     delimiter: str
@@ -55,10 +55,10 @@ class _Form:
     header: str = ""
 
     def records(self, stream: TextIO, width: int | None = None) -> Iterator[tuple[int, list[str] | str]]:
-        """Yield each record of `width` fields (None: of any), or the problem of a line, and a line number.
+        """Yield a line number with a record of `width` fields (of any number for None), or with a problem.
 
-        It is that of the last line of a record. Lines after one with a problem are read anew: its quote may
-        have enclosed them.
+        The number is that of the last line of a record. Lines after a line with a problem are read again, as
+        the quote of that line may have enclosed them.
         """
         lines, number, again = islice(stream, self.skipped, None), self.skipped, deque[str]()
         while True:
@@ -134,11 +134,11 @@ def scan_delimited(content: Path, path: Path, settings: FileFormat, work: Path) 
     """
     form, columns = _read_header(content, path, settings)
     with readable(path):
-        found = None
+        result = None
         is_plain = form.delimiter.isascii() and form.quote.isascii() and len(form.delimiter) == 1
         if is_plain and not form.is_spaced and form.skipped == settings.has_header:
-            found = _scan_lines(content, form, columns, work)
-        frame, malformed = found or _rewrite(content, form, columns, work)
+            result = _scan_lines(content, form, columns, work)
+        frame, malformed = result or _rewrite(content, form, columns, work)
     return Table(frame, path, is_text=True, malformed=malformed, files=(path,))
 
 
@@ -152,9 +152,9 @@ def _open(content: Path) -> TextIO:
 
 
 def _read_header(content: Path, path: Path, settings: FileFormat) -> tuple[_Form, list[str]]:
-    """Return the form of a file, and its column names, with a number behind each that it has several times.
+    """Return the form of a file, and its column names; repeated names have the column number behind them.
 
-    Such a header stops nobody who does not need these columns, and under neither name one is taken silently.
+    Repeated names stop nobody who does not need these columns, and no such column is taken silently.
     """
     with readable(path), _open(content) as stream:
         first = stream.readline()
@@ -165,7 +165,7 @@ def _read_header(content: Path, path: Path, settings: FileFormat) -> tuple[_Form
         if "\0" in first:
             raise SourceError(encoding_sentence(path, "utf-8", content))
         delimiter = stated[1] if stated else max(_DELIMITERS, key=first.count)
-        if settings.delimiter in first:  # else it is that of another file
+        if settings.delimiter in first:  # else the setting is for another file
             delimiter = settings.delimiter or delimiter
         is_spaced = delimiter != " " and 0 < first.count(delimiter) == first.count(f"{delimiter} ")
         form = _Form(delimiter, settings.quote, is_spaced, skipped=1 if stated else 0)
@@ -189,8 +189,8 @@ def _read_header(content: Path, path: Path, settings: FileFormat) -> tuple[_Form
 
 
 def _again(line: str, names: Sequence[str], form: _Form) -> str:
-    """Return the pattern of a header as programs write it: quoted or not, with blanks, in any letters."""
-    quote = rf"(?:{re.escape(form.quote)}\s*)?"  # blanks have one place in the pattern, else many take long
+    """Return the pattern of a header as programs write it: quoted or not, with blanks, in any case."""
+    quote = rf"(?:{re.escape(form.quote)}\s*)?"  # blanks match in one place, else many of them take long
     fields = [rf"\s*{quote}{re.escape(name)}\s*{quote}" for name in names]
     return f"(?i)^(?:{re.escape(form.delimiter).join(fields)}|{re.escape(line)}\\s*)$"
 
@@ -200,11 +200,11 @@ def _scan_lines(
 ) -> tuple[pl.LazyFrame, Malformed] | None:
     """Scan a file of one record a line in place, or else a copy without the malformed lines.
 
-    None if lines of polars are not those of the file: the header is none (of a file with other line ends), or
-    a malformed one has a quote, which may begin a record.
+    Returns None if the lines of polars are not the records of the file: if the header is no line (in a file
+    with other line ends), or a malformed line has a quote, which may begin a record.
     """
     line, width, has_quote = pl.col("line"), len(columns), pl.lit(False)
-    unmarked = line.str.strip_prefix(_MARK)  # files that were put together have it inside
+    unmarked = line.str.strip_prefix(_MARK)  # concatenated files have the mark inside
     fields = line.str.count_matches(form.delimiter, literal=True) + 1
     is_record = fields == width
     if form.quote:
@@ -219,21 +219,21 @@ def _scan_lines(
     wrong = lines.filter(~is_record).select(
         ROW, fields=pl.when(~is_header).then(fields), has_quote=has_quote & ~is_header
     )
-    found = wrong.collect(engine="streaming")
-    if found["has_quote"].any() or (found[ROW] <= form.skipped).any():
+    problems = wrong.collect(engine="streaming")
+    if problems["has_quote"].any() or (problems[ROW] <= form.skipped).any():
         return None
-    if found.is_empty():
+    if problems.is_empty():
         return _scan(content, form, columns), Malformed()
     examples = [
         {"row": row, "problem": _HEADER if count is None else f"{count} of {width} fields"}
-        for row, count, _ in found.head(EXAMPLES).rows()
+        for row, count, _ in problems.head(EXAMPLES).rows()
     ]
     target = new_file(work, "csv")
     records = lines.filter(is_record & (pl.col(ROW) > form.skipped))
     records.select(pl.concat_str(pl.col(ROW), unmarked, separator=form.delimiter)).sink_csv(
         target, include_header=False, quote_style="never", separator="\x1f"
     )
-    return _scan(target, replace(form, skipped=0), [ROW, *columns]), Malformed(len(found), tuple(examples))
+    return _scan(target, replace(form, skipped=0), [ROW, *columns]), Malformed(len(problems), tuple(examples))
 
 
 def _record(quote: str, delimiter: str, width: int) -> str:

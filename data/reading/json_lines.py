@@ -22,16 +22,17 @@ from turret.data.reading.schema import FileFormat
 from turret.data.reading.tables import ROW, Malformed, Table, readable, refuse_columns
 from turret.data.reading.unpacking import new_file
 
-_CHUNK, _LONGEST = 1 << 20, 1 << 26  # characters read at a time; of one object
+_CHUNK, _LONGEST = 1 << 20, 1 << 26  # characters that are read at a time, and that one object may have
 _BETWEEN = re.compile(r"[\s,\[\]]*")
 
 
 def scan_json_lines(content: Path, path: Path, settings: FileFormat, work: Path) -> Table:
     """Scan the file `content` of JSON objects; `path` is the name for messages.
 
-    A file of one object a line without broken lines is read in place. Any other is copied into the folder
-    `work`: an object a line, and empty objects for broken and blank lines. Where a column mixes types, all
-    values are texts, as in CSV; lists and objects are JSON. Raises SourceError when it has no object.
+    A file of one object a line without broken lines is read in place. Any other file is copied into the
+    folder `work`, with an object a line, and empty objects for broken and blank lines. Where a column mixes
+    types, all values are texts, as in CSV; lists and objects are JSON. Raises SourceError when the file has
+    no object.
     """
     with suppress(pl.exceptions.PolarsError):
         if not _holds_values(content):
@@ -65,7 +66,7 @@ def _holds_values(path: Path) -> bool:
 
 
 def _scan(path: Path, schema: dict[str, pl.DataType] | None = None) -> pl.LazyFrame:
-    # Infer types from all lines: texts may follow numbers. The path is no pattern.
+    # Types are inferred from all lines, as texts may follow numbers. The path is no pattern.
     frame = pl.scan_ndjson(
         glob.escape(str(path)),
         schema=schema,
@@ -78,7 +79,7 @@ def _scan(path: Path, schema: dict[str, pl.DataType] | None = None) -> pl.LazyFr
 
 
 def _spread(path: Path, target: Path) -> bool:
-    """Copy the objects of an array, or those that span lines, one a line; False for a file of neither."""
+    """Copy the objects of an array, or objects that span lines, one a line; False for another file."""
     with path.open("rb") as lines:
         first = next((line for line in lines if line.removeprefix(codecs.BOM_UTF8).strip()), b"")
     first = first.removeprefix(codecs.BOM_UTF8).lstrip()
@@ -90,7 +91,7 @@ def _spread(path: Path, target: Path) -> bool:
     except UnicodeDecodeError:
         if first.startswith(b"[") or first.decode(errors="ignore").encode() == first:
             raise TextEncodingError(encoding_sentence(path, "utf-8")) from None
-        return False  # an object a line, of which the first is broken
+        return False  # a file of an object a line, whose first object is broken
     except (ValueError, RecursionError):
         return False
     return target.stat().st_size > 0
@@ -102,7 +103,7 @@ def _values(source: TextIO) -> Iterator[dict[str, Any]]:
     buffer = ""
     while len(buffer) <= _LONGEST and (more := source.read(max(_CHUNK, len(buffer)))):
         buffer, position = buffer + more, 0
-        with suppress(json.JSONDecodeError):  # of the incomplete object at the end
+        with suppress(json.JSONDecodeError):  # the object at the end may be incomplete
             while between := _BETWEEN.match(buffer, position):
                 value, position = decoder.raw_decode(buffer, between.end())
                 if not isinstance(value, dict):
@@ -126,7 +127,7 @@ def _repair(content: Path, path: Path, repaired: Path) -> tuple[list[int], Malfo
                 dropped.append(number)
             copy.write(_line(value if isinstance(value, dict) else {}))
     if len(dropped) == number:
-        first = "".join(f" (line {one['row']}: {one['problem']})" for one in malformed.examples[:1])
+        first = "".join(f" (line {line['row']}: {line['problem']})" for line in malformed.examples[:1])
         raise SourceError(
             f"{path} holds no JSON object{first}; one object a line or an array of objects can be read, "
             "another format with --format"
@@ -137,7 +138,8 @@ def _repair(content: Path, path: Path, repaired: Path) -> tuple[list[int], Malfo
 def _object(line: bytes) -> dict[str, Any] | str:
     """Return the object of a line, or the reason why there is none.
 
-    Python prints objects in a form of its own, and NaN and Infinity, which become null, for missing numbers.
+    An object may have the form in which Python prints it. NaN and Infinity, which Python prints for missing
+    numbers, become null.
     """
     value, problem = None, "not a JSON object"
     try:

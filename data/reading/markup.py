@@ -8,9 +8,9 @@ from typing import TypeVar
 Value = TypeVar("Value")
 
 MARKS = "<&"
-"""The signs of which every text with markup has one."""
+"""Every text with markup has one of these signs."""
 
-# Elements between whose texts words end, and others.
+# Words end at the borders of block elements, and not at those of inline elements.
 _BLOCK_NAMES = """
     address article aside blockquote body br caption center dd div dl dt fieldset figcaption figure footer
     form h1 h2 h3 h4 h5 h6 head header hr html iframe img li main nav ol option p pre section select table
@@ -22,7 +22,7 @@ _INLINE_NAMES = """
 """
 _BLOCKS, _INLINE = frozenset(_BLOCK_NAMES.split()), frozenset(_INLINE_NAMES.split())
 _LONGEST_NAME = max(map(len, _BLOCKS | _INLINE))
-# Beginnings of parts that nobody sees, and their ends.
+# The keys begin parts that nobody sees, and the values end them.
 _HIDDEN = {"<!--": "-->", "<script": "</script>", "<style": "</style>"}
 _LONGEST_ENTITY = max(map(len, html5))
 
@@ -31,8 +31,8 @@ def plain_text(text: str) -> str:
     """Return a text without the tags of HTML elements, and with its entities as letters, each decoded once.
 
     A tag has the name of an element of HTML: "a < b", "<3" and "List<Item>" are no tags, and "R&D" has no
-    entity, which ends with a semicolon. Without its tags, a text has single blanks. The work is linear in the
-    length of the text.
+    entity, as entities end with a semicolon. Without its tags, a text has single blanks. The work is linear
+    in the length of the text.
 
     >>> plain_text("<p>Cups &amp;&nbsp;plates</p><p>H<sub>2</sub>O, 3 <4> 5, R&D</p>")
     'Cups & plates H2O, 3 <4> 5, R&D'
@@ -40,18 +40,18 @@ def plain_text(text: str) -> str:
     if not any(mark in text for mark in MARKS):
         return text
     bare = "".join(_without_tags(text)) if "<" in text else text
-    found = _decoded(bare) if "&" in bare else bare
+    decoded = _decoded(bare) if "&" in bare else bare
     if bare != text:
-        return " ".join(found.split())
-    return found if found == text else found.replace("\xa0", " ").strip()
+        return " ".join(decoded.split())
+    return decoded if decoded == text else decoded.replace("\xa0", " ").strip()
 
 
 def plain_value(value: Value) -> Value:
-    """Return a text, or the texts of a list, as `plain_text` does; other values unchanged."""
+    """Apply `plain_text` to a text, or to the texts of a list; other values are unchanged."""
     if isinstance(value, str):
         return plain_text(value)  # type: ignore[return-value]
     if isinstance(value, list):
-        return [plain_text(one) if isinstance(one, str) else one for one in value]  # type: ignore[return-value]
+        return [plain_text(entry) if isinstance(entry, str) else entry for entry in value]  # type: ignore[return-value]
     return value
 
 
@@ -62,7 +62,7 @@ def _without_tags(text: str) -> Iterator[str]:
     while at >= 0:
         following = text.find("<", at + 1)
         end, blank = _tag(text, at, following if following >= 0 else len(text))
-        hidden = next((one for one in _HIDDEN if text.startswith(one, at) and lasts[one] > at), None)
+        hidden = next((begin for begin in _HIDDEN if text.startswith(begin, at) and lasts[begin] > at), None)
         if hidden is not None and (end or hidden == "<!--"):
             end = text.find(_HIDDEN[hidden], at) + len(_HIDDEN[hidden])
             following = text.find("<", end)
@@ -75,7 +75,7 @@ def _without_tags(text: str) -> Iterator[str]:
 
 
 def _tag(text: str, at: int, following: int) -> tuple[int, str]:
-    """The end of the tag at "<", before the next "<", and the text in its place; 0 for no tag."""
+    """Return the end of the tag at "<", before the next "<", and the text in its place; 0 for no tag."""
     closes, end = text.startswith("</", at), text.find(">", at, following)
     inner = text[at + 1 + closes : end] if end >= 0 else ""
     name = inner[: _LONGEST_NAME + 1].replace("/", " ").partition(" ")[0].split("\n")[0].strip().lower()
@@ -94,10 +94,10 @@ def _decoded(text: str) -> str:
 
 
 def _entity(text: str) -> str:
-    """The text behind a "&" with the letter in place of its entity, or with the "&"."""
+    """Return the text behind a "&" with the letter in place of its entity, or with the "&"."""
     name = text[: text.find(";", 0, _LONGEST_ENTITY) + 1]
     if name in html5:
         return html5[name] + text[len(name) :]
-    # Of a number with other signs behind it, only a part would be read.
+    # `unescape` would read only a part of a number with other signs behind it.
     letter = unescape(f"&{name}") if name.startswith("#") else ""
     return letter + text[len(name) :] if len(letter) == 1 else f"&{text}"

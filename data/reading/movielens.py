@@ -1,4 +1,4 @@
-"""MovieLens as GroupLens ships it: 100K, 1M, and those of CSV files."""
+"""MovieLens as GroupLens ships it: 100K, 1M, and the data sets of CSV files."""
 
 import shutil
 import zipfile
@@ -17,13 +17,13 @@ from turret.data.reading.unpacking import DAMAGED, as_utf8
 _ITEM_FEATURES = FeatureColumns(text=("title",), multi=("genres",), number=("year",), ignore=(EVERY,))
 _USER_FEATURES = FeatureColumns(category=("gender", "age", "occupation"), ignore=(EVERY,))
 _RATINGS = ("user_id", "item_id", "rating", "timestamp")
-# Of each generation: the ratings and the delimiter of their fields, the films, and other files.
+# Each generation has ratings, with the delimiter of their fields, films, and other files.
 _LAYOUTS = (
     ("u.data", "\t", "u.item", "u.user", "u.genre"),
     ("ratings.dat", "::", "movies.dat", "users.dat"),
     ("ratings.csv", ",", "movies.csv"),
 )
-_HEADER = b"userId,movieId,rating,"  # of ratings.csv: other files have this name, too
+_HEADER = b"userId,movieId,rating,"  # the header of ratings.csv; other files have this name, too
 WANTED = ", ".join(f"{ratings} and {films}" for ratings, _, films, *_ in _LAYOUTS)
 # The lines of films and people; a title may hold the delimiter.
 _LINES = {
@@ -49,10 +49,10 @@ def open_movielens(path: Path, work: Path) -> Source:
     Raises SourceError when it has the files of no generation.
     """
     try:
-        found = _find(path)
-        if found is None:
+        location = _find(path)
+        if location is None:
             raise SourceError(f"{path} is not MovieLens data; it needs {WANTED}")
-        folder, (ratings, delimiter, *names) = found
+        folder, (ratings, delimiter, *names) = location
         existing = [name for name in (ratings, *names) if (folder / name).is_file()]
         if isinstance(folder, zipfile.Path):  # under base names: paths of the archive are not followed
             place, folder = folder, work / "movielens"
@@ -87,7 +87,7 @@ def open_movielens(path: Path, work: Path) -> Source:
 
 
 def _find(path: Path) -> tuple[_Folder, tuple[str, ...]] | None:
-    """Return the first of a folder or zip and its subfolders with the files of a layout, and the layout."""
+    """Return the first folder (or zip) with the files of a layout, `path` or a subfolder, and the layout."""
     is_packed = path.suffix.lower() == ".zip" and zipfile.is_zipfile(path)
     if not is_packed and not path.is_dir():
         return None

@@ -27,26 +27,28 @@ USERS = ("users", "customers")
 
 
 def open_source(config: PrepareConfig, work: Path, copies: LocalCopies) -> Source:
-    """Open the source of `config`, of URLs their copies; `work` is a folder for temporary files.
+    """Open the source of `config`, with copies for URLs; `work` is a folder for temporary files.
 
     Raises SourceError for paths that do not exist or hold no events, and ConfigurationError for features and
     fields without a file of items or users.
     """
-    given = {
+    tables = {
         name: _scan_entities(copies.path(place), config, name, work)
         for name, place in (("items", config.items), ("users", config.users))
         if place is not None
     }
     if config.queries is not None:
         table = scan(copies.path(config.queries.source), config.format, work)
-        source = open_queries(config.queries, config, table, given.get("items"))
+        source = open_queries(config.queries, config, table, tables.get("items"))
     elif isinstance(config.split, FilesSplit):
         files = (config.split.train, config.split.validation, config.split.test)
-        parts = ((part, scan(copies.path(one), config.format, work)) for part, one in enumerate(files) if one)
+        parts = (
+            (part, scan(copies.path(file), config.format, work)) for part, file in enumerate(files) if file
+        )
         source = Source(tuple(parts))
     else:
-        source = _whole(copies.path(config.source or Path()), config, work, [*given.values()])
-    source = replace(source, items=given.get("items", source.items), users=given.get("users", source.users))
+        source = _whole(copies.path(config.source or Path()), config, work, [*tables.values()])
+    source = replace(source, items=tables.get("items", source.items), users=tables.get("users", source.users))
     if source.items is None and ((config.item_features and config.item_features.by_kind()) or config.fields):
         raise ConfigurationError("item_features and fields require an items file; name it with --items")
     if source.users is None and config.user_features and config.user_features.by_kind():
@@ -55,7 +57,7 @@ def open_source(config: PrepareConfig, work: Path, copies: LocalCopies) -> Sourc
 
 
 def _scan_entities(path: Path, config: PrepareConfig, name: str, work: Path) -> Table:
-    """Scan the items or users (`name`); the suffix of their file wins over `--format`, of the events."""
+    """Scan the items or users (`name`); the suffix of their file wins over the events' `--format`."""
     settings: FileFormat | None = getattr(config, f"{name}_format")
     if settings is None:
         update = {"kind": "auto"} if path.exists() and states_format(path) else {}
@@ -64,10 +66,10 @@ def _scan_entities(path: Path, config: PrepareConfig, name: str, work: Path) -> 
 
 
 def _whole(path: Path, config: PrepareConfig, work: Path, others: Sequence[Table]) -> Source:
-    """Open one place of events; the files of the tables `others` are none.
+    """Open one place of events; the files of the tables `others` hold no events.
 
-    A folder has events and, optionally, items and users under usual names. Without one for the events, they
-    are in all other files, its parts.
+    A folder has events and, optionally, items and users under usual names. Without a usual name for events,
+    all other files are parts of the events.
     """
     if not path.exists():
         raise SourceError(absent(path))
@@ -101,8 +103,8 @@ def _whole(path: Path, config: PrepareConfig, work: Path, others: Sequence[Table
 def entity_files(config: PrepareConfig) -> tuple[Place | None, Place | None]:
     """Return the files of items and of users that a configuration reads, None for none.
 
-    Those in a folder of an object store, which is not looked into, are none. Raises SourceError for several
-    in one folder.
+    Files in a folder of an object store, which is not looked into, are None. Raises SourceError for several
+    such files in one folder.
     """
     folder = config.source
     if not isinstance(folder, Path) or not folder.is_dir() or is_movielens(folder):
@@ -111,11 +113,11 @@ def entity_files(config: PrepareConfig) -> tuple[Place | None, Place | None]:
 
 
 def _named(folder: Path, stems: Sequence[str]) -> Path | None:
-    """Return the file, or folder of parts, with one of these names. Raises SourceError for several."""
+    """Return the file, or folder of parts, with one of these names. Raises SourceError for two matches."""
     matches = [
         path for path in sorted(folder.iterdir()) if stem_and_format(path)[0] in stems and states_format(path)
     ]
     if len(matches) > 1:
-        several = " and ".join(path.name for path in matches)
-        raise SourceError(f"{folder} holds {several}; name the file to read")
+        names = " and ".join(path.name for path in matches)
+        raise SourceError(f"{folder} holds {names}; name the file to read")
     return matches[0] if matches else None

@@ -1,7 +1,7 @@
 """Pairs of a query and its item, such as a question and its answer, as the log of events that training reads.
 
-A query takes the place of a user, and is told by its text: its rows are the events of one "user", so that all
-of them fall into one part of the split.
+A query takes the place of a user, and is identified by its text: its rows are the events of one "user", so
+that all its rows fall into one part of the split.
 """
 
 import hashlib
@@ -24,9 +24,9 @@ _PART, _ITEM_ID = f"{OWN}part", "item_id"
 _QUERIES = ("query", "question", "text", "utterance", "question_1")
 _ITEMS = ("item", "item_id", "answer_id", "answer", "intent", "document", "question_2")
 _PARTS = {"train": 0, "training": 0, "validation": 1, "valid": 1, "val": 1, "dev": 1, "test": 2}
-# Of a hundred queries, those from these numbers on are validation and test.
+# Of a hundred queries, validation and test have the queries from these numbers on.
 _VALIDATION_FROM, _TEST_FROM = 80, 90
-# Other queries of the same answer that a training query is paired with.
+# A training query is paired with this number of other queries of the same answer.
 _PAIRS = 4
 
 
@@ -34,9 +34,9 @@ def open_queries(settings: QuerySettings, config: PrepareConfig, table: Table, i
     """Divide the pairs of `table` into parts by the text of their query.
 
     Without `items`, the distinct texts of the item column are the items; with settings.match = "questions"
-    these are the training queries. Raises ColumnError for a missing column or an unknown name of a part.
+    the items are the training queries. Raises ColumnError for a missing column or an unknown name of a part.
     """
-    given, users = items, None
+    items_table, users = items, None
     query, item, split, columns = _columns(settings, config, table)
     with readable(table.path):
         rows = table.frame.collect(engine="streaming").with_columns(pl.lit(0).alias(ORDER))
@@ -51,7 +51,7 @@ def open_queries(settings: QuerySettings, config: PrepareConfig, table: Table, i
     elif items is None:
         text = "text" if item == _ITEM_ID else item
         texts = rows[item].cast(pl.String).unique().drop_nulls().sort()
-        ids = {one: id_of_text(one) for one in texts if one.strip()}
+        ids = {item_text: id_of_text(item_text) for item_text in texts if item_text.strip()}
         items = _table_of(pl.DataFrame({_ITEM_ID: ids.values(), text: ids.keys()}), table)
         named = pl.col(item).cast(pl.String).replace_strict(ids, default=None, return_dtype=pl.String)
         rows = rows.with_columns(named)
@@ -60,14 +60,14 @@ def open_queries(settings: QuerySettings, config: PrepareConfig, table: Table, i
         for part in rows[_PART].unique().sort().to_list()
     ]
     parts[0] = (parts[0][0], replace(parts[0][1], malformed=table.malformed))
-    if items is not given:
+    if items is not items_table:
         columns["item_id"] = _ITEM_ID
     return Source(
         parts=tuple(parts),
         items=items,
         users=users,
         columns=config.columns.model_copy(update=columns),
-        item_features=None if items is given else FeatureColumns(text=(text,)),
+        item_features=None if items is items_table else FeatureColumns(text=(text,)),
     )
 
 
@@ -107,9 +107,9 @@ def _table_of(frame: pl.DataFrame, table: Table) -> Table:
 
 
 def _with_parts(rows: pl.DataFrame, query: str, split: str | None, table: Table) -> pl.DataFrame:
-    """Add the part of each distinct text of a query: by the column `split`, the earliest one, or by a hash.
+    """Add the part of each distinct query text: the earliest part in the column `split`, or one by a hash.
 
-    A column without validation leaves it to the hash.
+    If the column has no validation, the hash chooses the validation part.
     """
     distinct = rows[query].unique()
     hashed = dict(zip(distinct, map(_part_of, distinct.cast(pl.String)), strict=True))
@@ -132,18 +132,18 @@ def _with_parts(rows: pl.DataFrame, query: str, split: str | None, table: Table)
 
 
 def _part_of(text: str | None) -> int:
-    """0, 1 or 2 by the SHA-256 of a text: the same on every machine, whatever the other rows are."""
+    """Return 0, 1 or 2 by the SHA-256 of a text: the same on every machine and with any other rows."""
     number = int(hashlib.sha256((text or "").encode()).hexdigest()[:8], 16) % 100
     return (number >= _VALIDATION_FROM) + (number >= _TEST_FROM)
 
 
 def id_of_text(text: str) -> str:
-    """The id of an item that is told by its text: the text, or a digest of a longer one than ids may be."""
+    """Return the id of an item that is told by its text: the text, or a digest if it is too long."""
     return text if len(text) <= ID_LENGTH else hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _in_contexts(rows: pl.DataFrame, query: str, context: Sequence[str]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Tell queries of one text by their contexts; return the pairs, and each query with its context."""
+    """Distinguish queries of one text by context; return the pairs, and each query with its context."""
     digests = [hashlib.sha256(repr(row).encode()).hexdigest()[:12] for row in rows.select(context).rows()]
     # Without a text, the row is no pair.
     rows = rows.with_columns(pl.col(query).cast(pl.String) + CONTEXT + pl.Series(digests))
@@ -156,10 +156,10 @@ def _stored_questions(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Make the training queries the items, each with its answer, and pair queries of the same answer.
 
-    A training query is paired with some others, the next ones in order; a query of another part with all. One
-    of several answers is stored with each.
+    A training query is paired with some other queries, the next ones in order; a query of another part with
+    all. A query with several answers is stored with each answer.
     """
-    # Under fixed names, as others of this function may be those of the file.
+    # The names are fixed, as the names in the file may be names that this function uses.
     rows = rows.select(ROW, ORDER, _PART, question=query, answer=item).drop_nulls()
     rows = rows.unique(["question", "answer"], keep="first", maintain_order=True)
     stored = rows.filter(pl.col(_PART) == 0)

@@ -27,7 +27,7 @@ from turret.data.reading.unpacking import as_utf8, plain_name, unpacked, without
 
 FORMATS = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
-# By what is beside their Parquet files: tables whose folders keep the files of older versions.
+# These names beside Parquet files mark tables whose folders keep the files of older versions.
 _VERSIONED = {"_delta_log": "Delta", ".hoodie": "Hudi", "metadata/*.metadata.json": "Iceberg"}
 _SAMPLE = 10_000
 
@@ -62,8 +62,8 @@ def absent(path: Path) -> str:
 def stem_and_format(path: Path) -> tuple[str, str | None]:
     """Return the name of a file in lower case without its suffixes, and the format that they state."""
     name = plain_name(path.name).lower()
-    found = next((ending for ending in FORMATS if name.endswith(ending)), None)
-    return (name, None) if found is None else (name.removesuffix(found), FORMATS[found])
+    suffix = next((ending for ending in FORMATS if name.endswith(ending)), None)
+    return (name, None) if suffix is None else (name.removesuffix(suffix), FORMATS[suffix])
 
 
 def states_format(path: Path) -> bool:
@@ -74,7 +74,7 @@ def states_format(path: Path) -> bool:
 def parts_of(folder: Path, settings: FileFormat) -> tuple[Path, ...]:
     """Return the files of the format below a folder, in natural order.
 
-    Where `settings` name no format, these are all files whose names do.
+    Where `settings` name no format, these are all files whose names state a format.
     """
     kinds = {path: stem_and_format(path)[1] for path in visible_files(folder)}
     if settings.kind in ("auto", "movielens"):
@@ -87,9 +87,9 @@ def visible_files(folder: Path) -> tuple[Path, ...]:
 
     Systems begin the names of files that are no data with a dot or an underscore.
     """
-    found = {path.relative_to(folder).parts: path for path in folder.rglob("*") if path.is_file()}
-    names = [parts for parts in found if not any(name.startswith((".", "_")) for name in parts)]
-    return tuple(found[parts] for parts in sorted(names, key=lambda parts: ([*map(_natural, parts)], parts)))
+    paths = {path.relative_to(folder).parts: path for path in folder.rglob("*") if path.is_file()}
+    names = [parts for parts in paths if not any(name.startswith((".", "_")) for name in parts)]
+    return tuple(paths[parts] for parts in sorted(names, key=lambda parts: ([*map(_natural, parts)], parts)))
 
 
 def _natural(name: str) -> list[str | int]:
@@ -106,8 +106,8 @@ def join_parts(folder: Path, files: Sequence[Path], settings: FileFormat, work: 
     _refuse_versions(folder, files)
     kinds = {kind: path for path in reversed(files) if (kind := stem_and_format(path)[1])}
     if len(kinds) > 1:
-        several = " and ".join(sorted(path.name for path in kinds.values()))
-        raise SourceError(f"{folder} holds {several}, which are no parts of one table; name the file to read")
+        names = " and ".join(sorted(path.name for path in kinds.values()))
+        raise SourceError(f"{folder} holds {names}, which are no parts of one table; name the file to read")
     if files and all(path.suffix.lower() == ".parquet" for path in files):
         return _scan_parquet(files, folder)
     tables: list[Table] = []
@@ -131,7 +131,7 @@ def join_parts(folder: Path, files: Sequence[Path], settings: FileFormat, work: 
             "the format of others with --format csv, parquet or jsonl (JSON in any layout)"
         )
     _refuse_clashes(
-        folder, {one.path: frame.collect_schema() for one, frame in zip(tables, frames, strict=True)}
+        folder, {table.path: frame.collect_schema() for table, frame in zip(tables, frames, strict=True)}
     )
     with readable(folder):
         frame = pl.concat(frames, how="diagonal_relaxed")
@@ -142,7 +142,7 @@ def join_parts(folder: Path, files: Sequence[Path], settings: FileFormat, work: 
 
 
 def _refuse_names(files: Sequence[Path]) -> None:
-    """Raise SourceError for a path with bytes that are not UTF-8, which Polars opens none of."""
+    """Raise SourceError for a path with bytes that are not UTF-8, which Polars can't open."""
     for path in files:
         if re.search("[\ud800-\udfff]", str(path)):
             raise SourceError(f"the name {str(path)!r} is not UTF-8; rename the file or the folder")
@@ -151,7 +151,7 @@ def _refuse_names(files: Sequence[Path]) -> None:
 def _refuse_versions(folder: Path, files: Sequence[Path]) -> None:
     """Raise SourceError for a table format whose folder has the files of older versions, too.
 
-    The folder may be that of the table, of several, or of one of its parts.
+    The folder may be the table, or hold several tables, or be a part of a table.
     """
     inside = (above for file in files for above in file.parents if folder in above.parents)
     for place in dict.fromkeys([folder, *inside, *folder.resolve().parents]):
@@ -165,18 +165,18 @@ def _refuse_versions(folder: Path, files: Sequence[Path]) -> None:
 
 
 def _common_columns(first: Table, table: Table) -> list[str]:
-    """Return the columns that a part is read for: those of the first part, in JSON those of its own.
+    """Return the columns that are read from a part: those of the first part, in JSON the part's columns.
 
-    Raises SourceError for a part that lacks them, in JSON for one that lacks most of them.
+    Raises SourceError for a part that lacks columns of the first, in JSON for a part that lacks most of them.
     """
-    expected, found = first.columns(), table.columns()
-    missing = [name for name in expected if name not in found]
+    expected, existing = first.columns(), table.columns()
+    missing = [name for name in expected if name not in existing]
     if missing and (first.is_text or 2 * len(missing) > len(expected)):
         raise SourceError(
             f"{table.path} has no column {', '.join(missing)} as {first.path.name} beside it has; parts of "
             "one table all have its columns, and a header in CSV: name the file to read"
         )
-    return expected if first.is_text else found
+    return expected if first.is_text else existing
 
 
 def _partitions(folder: Path, file: Path) -> list[tuple[str, str | None]]:
@@ -190,13 +190,13 @@ def _scan_content(content: Path, name: str, path: Path, settings: FileFormat, wo
     kind: str = settings.kind
     # A dump is Parquet, also for data that has another format.
     if kind in ("auto", "movielens") or stem_and_format(path)[1] == "parquet":
-        found = stem_and_format(Path(name))[1] or stem_and_format(path)[1]
-        if found is None:
+        file_kind = stem_and_format(Path(name))[1] or stem_and_format(path)[1]
+        if file_kind is None:
             raise SourceError(
                 f"{path} has none of the suffixes {', '.join(FORMATS)}; unpack an archive, and "
                 "give the format of a file with --format csv, parquet or jsonl (JSON in any layout)"
             )
-        kind = found
+        kind = file_kind
     if kind == "parquet":
         return _scan_parquet([content], path)
     scan_text = scan_delimited if kind == "csv" else scan_json_lines
@@ -219,7 +219,7 @@ def _scan_content(content: Path, name: str, path: Path, settings: FileFormat, wo
 
 
 def _scan_parquet(files: Sequence[Path], path: Path) -> Table:
-    """Scan Parquet files as the table of `path`; parts whose types differ get common ones."""
+    """Scan Parquet files as the table of `path`; parts whose types differ get common types."""
     is_partitioned = path.is_dir() and any(_partitions(path, file) for file in files)
     schemas = {file: _parquet_schema(file, path) for file in files}
     expected = schemas[files[0]]
@@ -227,7 +227,7 @@ def _scan_parquet(files: Sequence[Path], path: Path) -> Table:
     if any(schema.get(name) != dtype for schema in schemas.values() for name, dtype in expected.items()):
         return Table(_joined(path, schemas), path, is_text=False, files=tuple(files))
     with readable(path):
-        # The first part has the columns; a later one may have more.
+        # The first part has the columns; a later part may have more.
         frame = pl.scan_parquet(
             list(files),
             row_index_name=ROW,
@@ -241,7 +241,7 @@ def _scan_parquet(files: Sequence[Path], path: Path) -> Table:
 
 
 def _parquet_schema(file: Path, path: Path) -> Mapping[str, pl.DataType]:
-    """Raises SourceError for a file that does not begin and end as Parquet does."""
+    """Return the schema of a Parquet file. Raises SourceError for a file that is no whole Parquet file."""
     shown = file if path.is_dir() else path
     with readable(shown), file.open("rb") as stream:
         begins = stream.read(4) == b"PAR1"
@@ -254,29 +254,29 @@ def _parquet_schema(file: Path, path: Path) -> Mapping[str, pl.DataType]:
 
 
 def _joined(folder: Path, schemas: Mapping[Path, Mapping[str, pl.DataType]]) -> pl.LazyFrame:
-    """Join parts of other types than the first one's, or names in other letters; rows are numbered through.
+    """Join parts with other types, or another case of names, than the first; rows are numbered consecutively.
 
-    Raises SourceError for a part without a column of the first, or with one that has no common type.
+    Raises SourceError for a part without a column of the first, or with a column that has no common type.
     """
     first, *_ = schemas
     expected, frames, rows = dict(schemas[first]), list[pl.LazyFrame](), 0
     types = dict[Path, dict[str, pl.DataType]]()
     for file, schema in schemas.items():
         name_of = {name.lower(): name for name in schema} | {name: name for name in schema}
-        found = {name: name_of.get(name) or name_of.get(name.lower(), "") for name in expected}
+        column_of = {name: name_of.get(name) or name_of.get(name.lower(), "") for name in expected}
         place, folded = file.relative_to(folder), [name.lower() for name in schema]
-        if several := [name for name in expected if name not in schema and folded.count(name.lower()) > 1]:
+        if ambiguous := [name for name in expected if name not in schema and folded.count(name.lower()) > 1]:
             raise SourceError(
-                f"{folder}: {place} has several columns for {several[0]}, which {first.name} has, in other "
+                f"{folder}: {place} has several columns for {ambiguous[0]}, which {first.name} has, in other "
                 "letters; rename the one that is meant"
             )
-        if missing := [name for name, own in found.items() if not own]:
+        if missing := [name for name, column in column_of.items() if not column]:
             raise SourceError(
                 f"{folder}: {place} has no column {', '.join(missing)}, as {first.name} has; parts of one "
                 "table all have its columns"
             )
-        columns = [pl.col(own).alias(name) for name, own in found.items()]
-        types[file] = {name: schema[own] for name, own in found.items()}
+        columns = [pl.col(column).alias(name) for name, column in column_of.items()]
+        types[file] = {name: schema[column] for name, column in column_of.items()}
         frame = pl.scan_parquet(
             file, row_index_name=ROW, row_index_offset=rows + 1, glob=False, hive_partitioning=False
         )
@@ -304,12 +304,12 @@ def _refuse_clashes(folder: Path, schemas: Mapping[Path, Mapping[str, pl.DataTyp
 
 
 def _with_texts(frame: pl.LazyFrame) -> pl.LazyFrame:
-    """Read bytes as the texts that they are, as Impala and Hive write them, if the first ones are UTF-8."""
+    """Read bytes as texts, which Impala and Hive write as bytes, if the first values are UTF-8."""
     columns = [name for name, dtype in frame.collect_schema().items() if dtype == pl.Binary]
     if not columns:
         return frame
     first = frame.head(_SAMPLE).select(columns).collect()
-    return frame.with_columns(pl.col([one.name for one in first if _is_utf8(one)]).cast(pl.String))
+    return frame.with_columns(pl.col([column.name for column in first if _is_utf8(column)]).cast(pl.String))
 
 
 def _is_utf8(values: pl.Series) -> bool:

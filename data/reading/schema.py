@@ -31,12 +31,12 @@ Fraction = Annotated[float, Field(gt=0, lt=1)]
 def nulls_of(nulls: Sequence[str], column: str) -> tuple[str, ...]:
     """Return the texts that stand for no value in `column`, from entries TEXT and COLUMN=TEXT.
 
-    Entries of columns alone leave the usual texts of all columns as they are.
+    If all entries are for single columns, the usual texts stay for all columns.
     """
     named = [entry.partition("=") for entry in nulls]
     everywhere = tuple(entry for entry, is_named, _ in named if not is_named)
-    own = (text for name, is_named, text in named if is_named and name == column)
-    return ("", *(everywhere or (NULLS if nulls else ())), *own)
+    of_column = (text for name, is_named, text in named if is_named and name == column)
+    return ("", *(everywhere or (NULLS if nulls else ())), *of_column)
 
 
 # TOML has a type for dates and times, with and without an offset.
@@ -52,7 +52,7 @@ class _Settings(BaseModel, frozen=True, extra="forbid"):
 def _option(
     text: str, metavar: str | None = None, default: Any = None, names: str = "", **constraints: Any
 ) -> Any:
-    """A setting with an option on the command line, which is called like it unless it has other `names`."""
+    """Return a setting with an option on the command line, named like the setting unless `names` differ."""
     shown: dict[str, Any] = {"metavar": metavar, "names": names}
     return Field(default, description=text, json_schema_extra=shown, **constraints)
 
@@ -103,7 +103,7 @@ class FormatSettings(FileFormat):
 
 
 class ColumnSettings(_Settings):
-    """The column of each role; those that are not named are looked for under their common names.
+    """The column of each role; columns that are not named are looked for under common names.
 
     `time_unit` "auto" reads each number in the unit in which it lies between 1990 and 2100, or as a date such
     as 20240501, if most values do, else as plain numbers. `time_format` are `strptime` formats for texts in
@@ -142,16 +142,16 @@ class ColumnSettings(_Settings):
 
 
 class FilterSettings(_Settings):
-    """Which events are kept.
+    """The events that are kept.
 
-    First, row by row: the kinds of the table of kinds that are not ignored, then weights of at least
-    `min_weight`. Rows without a kind are dropped, unless `default_kind` gives them one. Then, over the whole
-    log: users with more than `max_user_events` are removed, and `duplicates` of a user and an item ("first"
-    or "last" by time; "strongest": a target before a signal, then by weight, the newest of equal ones;
-    "exact" drops repeats of user, item and time). With `session_gap`, such as "30m", the strongest is that of
-    a session, which ends where the user has no event for so long. Last, users with fewer than
-    `min_user_events` and items with fewer than `min_item_events` are removed until all that remain have
-    enough (the k-core).
+    First, row by row, events stay if the table of kinds does not ignore their kind, then if their weight is
+    at least `min_weight`. Rows without a kind are dropped, unless `default_kind` gives them a kind. Then,
+    over the whole log, users with more than `max_user_events` are removed, and `duplicates` of a user and an
+    item ("first" or "last" by time; "strongest": a target before a signal, then by weight, the newest of
+    equal ones; "exact" drops repeats of user, item and time). With `session_gap`, such as "30m", the
+    strongest event of each session stays; a session ends where the user has no event for that long. Last,
+    users with fewer than `min_user_events` and items with fewer than `min_item_events` are removed until all
+    that remain have enough (the k-core).
     """
 
     default_kind: str | None = _option("The kind of events that have none.", "KIND")
@@ -184,8 +184,8 @@ class LastSplit(_Settings):
 class TimeSplit(_Settings):
     """The newest events are the test, those before them validation, cut at the same times for all users.
 
-    Either as fractions of the events, or from two times on (a date like 2024-05-01, UTC, or a number as in
-    the order column).
+    The parts are fractions of the events, or begin at two times (a date like 2024-05-01, UTC, or a number as
+    in the order column).
     """
 
     kind: Literal["time"]
@@ -231,10 +231,10 @@ Split = Annotated[LastSplit | TimeSplit | FilesSplit | QuerySplit, Field(discrim
 class QuerySettings(_Settings):
     """Pairs of a query's text and its item, in place of a log of events.
 
-    Items are those of the items file; without one, the distinct texts of the item column. With `match`
-    "questions" they are the training queries, each with the answer of its pair. Without a column `split`, a
-    hash of the query's text puts 10 % of the queries into validation and 10 % into the test. Texts are read
-    as letter trigrams and as whole words.
+    The items are in the items file; without this file, they are the distinct texts of the item column. With
+    `match` "questions", the items are the training queries, each with the answer of its pair. Without a
+    column `split`, a hash of the query's text puts 10 % of the queries into validation and 10 % into the
+    test. Texts are read as letter trigrams and as whole words.
     """
 
     source: Place = _option("Pairs of a query and its item, in place of a log.", "FILE", ..., "queries")
@@ -272,7 +272,7 @@ class FeatureColumns(_Settings):
 
     @model_validator(mode="after")
     def _names_each_once(self) -> Self:
-        from turret.data.features.feature import kind_named  # NumPy: `--help` starts without
+        from turret.data.features.feature import kind_named  # imports NumPy, which `--help` does without
 
         for entry in self.other:
             kind, _, name = entry.partition("=")
@@ -285,7 +285,7 @@ class FeatureColumns(_Settings):
         return self
 
     def over(self, defaults: "FeatureColumns") -> "FeatureColumns":
-        """Return these columns, and those of `defaults` that these neither name nor ignore."""
+        """Return these columns, and the columns of `defaults` that these neither name nor ignore."""
         named = {*self.ignore, *self.vector_files(), *(name for _, name in self.by_kind())}
         if EVERY in named:
             return self
@@ -314,13 +314,13 @@ class PrepareConfig(_Settings):
     """All settings of `prepare`.
 
     `source` is a file of events, a MovieLens folder or zip, or a folder of `events`, `items` and `users`
-    files; with split.kind = "files", or with `queries` in place of events, there is none. Paths are relative
-    to the working directory; a URL such as `s3://bucket/events.parquet` is a place in an object store.
-    `on_bad` "error" refuses a log that has bad rows, "drop" drops them unless they are more than half, and
-    "drop=any" drops them; all count them. `items_format` and `users_format` are those of files in another
-    form than the events. `kinds` says what the events of each kind mean; without them all events are alike,
-    and "auto" (`kinds_auto`) is the table that is proposed for a funnel.
-    `fields` are the item columns kept for answers (default: all), `display` those that people see.
+    files; with split.kind = "files", or with `queries` in place of events, there is no `source`. Paths are
+    relative to the working directory; a URL such as `s3://bucket/events.parquet` is a place in an object
+    store. `on_bad` "error" refuses a log that has bad rows, "drop" drops them unless they are more than half,
+    and "drop=any" drops them; all count them. `items_format` and `users_format` are for files in another form
+    than the events. `kinds` gives the meaning of each kind; without `kinds`, all events are alike, and "auto"
+    (`kinds_auto`) is the table that is proposed for a funnel. `fields` are the item columns kept for answers
+    (default: all), `display` the columns that people see.
     """
 
     source: Place | None = None
@@ -382,8 +382,8 @@ class PrepareConfig(_Settings):
             )
         if self.queries is not None and (self.columns.time or self.columns.in_file_order):
             raise ValueError("queries have no times; leave out --time and --in-file-order")
-        given = (self.source is not None) + (self.split.kind == "files") + (self.queries is not None)
-        if given != 1:
+        source_count = (self.source is not None) + (self.split.kind == "files") + (self.queries is not None)
+        if source_count != 1:
             raise ValueError('give either source, or queries, or the files of split.kind = "files"')
         return self
 

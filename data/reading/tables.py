@@ -14,7 +14,7 @@ from turret.data.reading.encodings import encoding_sentence
 from turret.data.reading.schema import ColumnSettings, FeatureColumns
 
 OWN = "__turret_"
-"""The beginning of the names of columns that stand beside those of a file, which has none such."""
+"""The prefix of columns that are added to those of a file, which has no column with this prefix."""
 ROW = f"{OWN}row"
 EXAMPLES = 3
 
@@ -27,11 +27,11 @@ class Malformed:
     examples: tuple[dict[str, Any], ...] = ()
 
     def and_line(self, row: int, problem: str) -> "Malformed":
-        """Return these and one more line."""
+        """Return these lines and one more line."""
         return Malformed(self.count + 1, (*self.examples, {"row": row, "problem": problem})[:EXAMPLES])
 
     def and_others(self, others: "Malformed") -> "Malformed":
-        """Return these and `others`."""
+        """Return these lines and `others`."""
         return Malformed(self.count + others.count, (*self.examples, *others.examples)[:EXAMPLES])
 
 
@@ -41,7 +41,7 @@ class Table:
 
     `frame` has the file's columns and `ROW`, the line number of a CSV record or the 1-based number of the
     row. `is_text` means that all values are texts, as in CSV. `files` are the files, in order, and `starts`
-    the numbers added to the rows of each part; without them, rows of several files are numbered
+    the numbers added to the rows of each part; without `starts`, rows of several files are numbered
     consecutively.
     """
 
@@ -53,7 +53,7 @@ class Table:
     starts: tuple[tuple[int, Path], ...] = ()
 
     def place(self, row: int) -> dict[str, Any]:
-        """Return the number of a row in its file for messages, with the name of that file among several."""
+        """Return the number of a row in its file for messages, with the file's name if there are several."""
         starts, end = [*self.starts], 0
         for file in self.files if self.path.is_dir() and not starts else ():  # Parquet
             starts.append((end, file))
@@ -75,8 +75,8 @@ class Source:
     """The lazy tables of one data set.
 
     `parts` are the tables of events, each with the part (0 train, 1 validation, 2 test) of all its events, or
-    None if the split is still to be made. `unread` are other files of a folder. `columns` are those of
-    queries and of a log that is continued, else None; the features are the defaults of a known data set.
+    None if the split is still to be made. `unread` are other files of a folder. `columns` are the columns of
+    queries or of a log that is continued, else None; the features are the defaults of a known data set.
     """
 
     parts: tuple[tuple[int | None, Table], ...]
@@ -100,7 +100,7 @@ class Source:
 
 
 def refuse_columns(names: Iterable[str], path: Path) -> None:
-    """Raise SourceError for a name of `OWN`, and for one that Polars reads as a pattern of others."""
+    """Raise SourceError for a name that begins with `OWN`, and for a name that Polars reads as a pattern."""
     for name in names:
         if name.startswith(OWN):
             raise SourceError(f"column {name!r} of {path} begins like those that turret adds; rename it")
@@ -109,17 +109,17 @@ def refuse_columns(names: Iterable[str], path: Path) -> None:
 
 
 def have_common_type(*types: pl.DataType) -> bool:
-    """Whether values of these types make one column, as those of Polars do.
+    """Tell whether values of these types make one column, by the rules of Polars.
 
-    But for lists and records among texts or numbers, and days or spans of time among numbers.
+    However, lists and records do not mix with texts or numbers, nor days or spans of time with numbers.
     """
-    kinds = {pl.List if isinstance(one, pl.Array) else one.base_type() for one in types} - {pl.Null}
-    are_days = pl.Date in kinds and any(one.is_numeric() for one in types)
+    kinds = {pl.List if isinstance(dtype, pl.Array) else dtype.base_type() for dtype in types} - {pl.Null}
+    are_days = pl.Date in kinds and any(dtype.is_numeric() for dtype in types)
     are_spans = bool(kinds & {pl.Time, pl.Duration}) and pl.String not in kinds
-    if len(kinds) > 1 and (are_days or are_spans or any(one.is_nested() for one in types)):
+    if len(kinds) > 1 and (are_days or are_spans or any(dtype.is_nested() for dtype in types)):
         return False
     try:
-        pl.concat([pl.Series([], dtype=one).to_frame("") for one in types], how="vertical_relaxed")
+        pl.concat([pl.Series([], dtype=dtype).to_frame("") for dtype in types], how="vertical_relaxed")
     except pl.exceptions.PolarsError:
         return False
     return True
@@ -135,7 +135,7 @@ def readable(path: Path) -> Iterator[None]:
     except UnicodeError:
         raise TextEncodingError(encoding_sentence(path, "utf-8")) from None
     except (pl.exceptions.PolarsError, OSError) as error:
-        # Behind it are options of Polars.
+        # The text behind the reason is about options of Polars.
         reason = re.split(r",? (?:hint:|consider passing)", str(error).strip().split("\n")[0])[0]
         if "utf-8" in reason.lower() or "utf8" in reason.lower():
             raise TextEncodingError(encoding_sentence(path, "utf-8")) from None

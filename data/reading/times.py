@@ -21,7 +21,7 @@ NUMBERS = "numbers since 1970"
 
 _SAMPLE = 10_000
 _MIN_SHARE = 0.9  # of values that fit a unit
-_MIN_MODERN = 0.95  # of times until tomorrow, for those before 1990 to be those of wrong clocks
+_MIN_MODERN = 0.95  # of times until tomorrow: if so many are from 1990 on, earlier times are wrong
 _DAY, _YEAR = 86_400, 31_556_952  # seconds
 YEAR_1, YEAR_10000 = -62_135_596_800, 253_402_300_800  # seconds since 1970; the range of datetime
 _SECONDS = 9  # digits behind the point of times since 1970, in any unit, to tell whole seconds
@@ -35,7 +35,7 @@ _DAYS = (
     *("%Y-%m-%d", "%Y/%m/%d", "%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y"),
     *("%d/%m/%y", "%m/%d/%y", "%d.%m.%y"),
 )
-_SHORT_YEAR = r"^\d{1,2}[-/.]\d{1,2}[-/.]\d{1,2}(?:\D|$)"  # which %Y takes for one of the first century
+_SHORT_YEAR = r"^\d{1,2}[-/.]\d{1,2}[-/.]\d{1,2}(?:\D|$)"  # %Y takes such a year for the first century
 _DAY_OR_MONTH = {
     "%d/%m/%Y": "%m/%d/%Y",
     "%m/%d/%Y": "%d/%m/%Y",
@@ -53,8 +53,8 @@ class TimeReader:
     `value` is Int64 milliseconds since 1970 (UTC) for a timestamp, Int64 or Float64 for a number, and null
     where the column is null or does not parse. `note` describes the format. `per_second` is the number of
     units of a numeric timestamp per second, else None. `likely` are the bounds in milliseconds: times outside
-    are those of wrong clocks. `doubt` is a sentence on times of the future that lie inside, empty for none.
-    `forms` are the formats of texts: those of days, and NUMBERS.
+    are times of wrong clocks. `doubt` is a sentence on times of the future inside the bounds, empty for none.
+    `forms` are the formats of texts: formats of days, and NUMBERS.
     """
 
     kind: Literal["timestamp", "number", "position"]
@@ -71,8 +71,8 @@ def choose_reader(
 ) -> TimeReader:
     """Choose the reader of `frame[column]`, `name` in the source, by its type, first values and range.
 
-    Texts are read in the stated formats, in those of the first values, and in `forms`. Where a unit or a
-    format is stated, only a time in the future is taken for that of a wrong clock. Raises ColumnError when
+    Texts are read in the stated formats, in the formats of the first values, and in `forms`. Where a unit or
+    a format is stated, only a time in the future counts as the time of a wrong clock. Raises ColumnError when
     the column holds neither times nor numbers, when day and month are ambiguous, or when the settings
     contradict the values.
     """
@@ -94,21 +94,21 @@ def choose_reader(
 
 
 def further_forms(reader: TimeReader, unread: pl.Series, name: str) -> tuple[str, ...]:
-    """The formats of texts that `reader` can't read: those of a file or a kind of events that comes later.
+    """Return the formats of texts that `reader` can't read, as in a later file or a later kind of events.
 
-    Day and month keep the order in which other texts are read. Raises ColumnError where neither is known, and
-    they are ambiguous.
+    Day and month keep the order in which other texts are read. Raises ColumnError where this order is unknown
+    and ambiguous.
     """
     sample = unread.cast(pl.String).str.strip_chars().drop_nulls().to_frame(TIME)
     known = {*reader.forms, *(_DAY_OR_MONTH.get(days, "") for days in reader.forms)}
     counts = {days: count for days, count in _day_counts(sample).items() if days not in known}
-    found = _formats(sample, counts, name) if any(counts.values()) else []
+    formats = _formats(sample, counts, name) if any(counts.values()) else []
     number = pl.col(TIME).cast(pl.Int64, strict=False)
-    # A reader of numbers in some units has had a look at the others, or they are stated.
+    # A reader of numbers in some units has already tried the other units, or the units are stated.
     are_numbers = (
         reader.per_second is None and _count(sample, _in_own_unit(number, list(PER_SECOND), True)) > 0
     )
-    return (*found, *[NUMBERS] * (are_numbers and NUMBERS not in known))
+    return (*formats, *[NUMBERS] * (are_numbers and NUMBERS not in known))
 
 
 def parse_time(setting: str | float, time: TimeReader) -> float:
@@ -144,7 +144,7 @@ def _refuse_unit(settings: ColumnSettings, column: str) -> None:
 
 
 def _likely_times() -> tuple[int, int]:
-    """The bounds of times of events, in milliseconds: from 1990 to tomorrow, as clocks of any zone may be."""
+    """Return the bounds of event times in milliseconds: from 1990 to tomorrow, for clocks of any zone."""
     return YEAR_1990 * 1000, int((datetime.now(UTC).timestamp() + _DAY) * 1000)
 
 
@@ -153,7 +153,7 @@ def _no_future() -> tuple[int, int]:
 
 
 def _without_wrong_clocks(reader: TimeReader, frame: pl.LazyFrame, name: str) -> TimeReader:
-    """Set the bounds of likely times if more than half are likely ones; else tell of those of the future.
+    """Set the bounds of likely times if more than half of the times are likely; else doubt future times.
 
     An archive may begin before 1990, so that year is a bound only where nearly all times are later.
     """
@@ -244,21 +244,21 @@ def _refuse_other_unit(sample: pl.LazyFrame, number: pl.Expr, stated: str, name:
         return
     for unit, scale in PER_SECOND.items():
         if YEAR_1990 * scale <= median <= YEAR_2100 * scale:
-            year, own = (1970 + int(median / one / _YEAR) for one in (PER_SECOND[stated], scale))
+            year, likely = (1970 + int(median / factor / _YEAR) for factor in (PER_SECOND[stated], scale))
             raise ColumnError(
                 f"time_unit = {stated!r} does not fit the numbers of column {name!r}: {median:.0f} is in the "
-                f"year {year:,} as {stated}, and in {own} as {unit}; give --time-unit {unit}, or omit it"
+                f"year {year:,} as {stated}, and in {likely} as {unit}; give --time-unit {unit}, or omit it"
             )
 
 
 def _as_days(frame: pl.LazyFrame, number: pl.Expr) -> str:
-    """A hint at days as spreadsheets count them, where all numbers are such of likely times."""
+    """Return a hint at days as spreadsheets count them, where all numbers would be likely times."""
     ends = frame.select(least=number.min(), most=number.max()).collect(engine="streaming").row(0)
     seconds = [(end - _SERIAL_1970) * _DAY for end in ends if end is not None]
     first, last = _likely_times()
     if not seconds or not first <= seconds[0] * 1000 <= seconds[1] * 1000 <= last:
         return ""
-    shown = " to ".join(f"{datetime.fromtimestamp(one, UTC):%Y-%m-%d}" for one in seconds)
+    shown = " to ".join(f"{datetime.fromtimestamp(second, UTC):%Y-%m-%d}" for second in seconds)
     return f"; if they are days as a spreadsheet counts them, here {shown}, save the column as dates"
 
 
@@ -269,15 +269,15 @@ def _value(frame: pl.LazyFrame, value: pl.Expr) -> Any:
 def _in_unit(value: pl.Expr, unit: str, is_integer: bool) -> pl.Expr:
     """Convert numbers of the years 1 to 9999 to milliseconds; null for others."""
     scale = PER_SECOND[unit]
-    # Those of nanoseconds lie outside 64 bits.
+    # These years in nanoseconds lie outside 64 bits.
     first, last = max(YEAR_1 * scale, -(2**63)), min(YEAR_10000 * scale, 2**63 - 1)
     return _scaled(pl.when(value.is_between(first, last, closed="left")).then(value), scale, is_integer)
 
 
 def _in_own_unit(value: pl.Expr, units: Sequence[str], is_integer: bool) -> pl.Expr:
     """Convert numbers that are times between 1990 and 2100 in one of the units; null for others."""
-    own = {unit: pl.when(_is_plausible(value, unit)).then(value) for unit in units}
-    return pl.coalesce(_scaled(one, PER_SECOND[unit], is_integer) for unit, one in own.items())
+    plausible = {unit: pl.when(_is_plausible(value, unit)).then(value) for unit in units}
+    return pl.coalesce(_scaled(number, PER_SECOND[unit], is_integer) for unit, number in plausible.items())
 
 
 def _is_plausible(value: pl.Expr, unit: str) -> pl.Expr:
@@ -295,15 +295,15 @@ def _scaled(value: pl.Expr, per_second: int, is_integer: bool) -> pl.Expr:
 def _from_digits(value: pl.Expr) -> pl.Expr:
     """Parse the digits of numbers as dates, null for others."""
     text = value.cast(pl.Int64, strict=False).cast(pl.String)
-    return pl.coalesce(_strptime(text, one) for one in _DIGITS)
+    return pl.coalesce(_strptime(text, form) for form in _DIGITS)
 
 
 def _unit_shares(frame: pl.LazyFrame, finite: pl.Expr) -> tuple[dict[str, float], bool]:
-    """Return the shares of times from 1990 to 2100 by unit, the largest first; and whether all are likely."""
+    """Return the shares of times from 1990 to 2100 by unit, largest first; and whether all are likely."""
     last = _likely_times()[1] / 1000
     ends = frame.select(least=finite.min(), most=finite.max())
     least, most = ends.collect(engine="streaming").row(0)
-    # In nearly all logs, the range tells that all times are likely ones in one unit.
+    # In nearly all logs, the range shows that all times are likely in one unit.
     for unit, scale in PER_SECOND.items():
         if least is not None and YEAR_1990 * scale <= least <= most <= last * scale:
             return {unit: 1.0}, True
@@ -316,16 +316,16 @@ def _unit_shares(frame: pl.LazyFrame, finite: pl.Expr) -> tuple[dict[str, float]
 def _text_reader(
     frame: pl.LazyFrame, text: pl.Expr, name: str, settings: ColumnSettings, forms: Sequence[str]
 ) -> TimeReader:
-    stated = [_strptime(text, one) for one in settings.time_format or ()]
+    stated = [_strptime(text, form) for form in settings.time_format or ()]
     rows = frame.select(
-        text.alias(TIME), is_read=pl.any_horizontal(pl.lit(False), *(one.is_not_null() for one in stated))
+        text.alias(TIME), is_read=pl.any_horizontal(pl.lit(False), *(time.is_not_null() for time in stated))
     )
     sample = rows.filter(pl.col(TIME).is_not_null()).head(_SAMPLE).collect(engine="streaming")
     is_read = bool(stated) and sample["is_read"].any()
     sample = sample.filter(~pl.col("is_read"))
     rounded = sample.filter(is_rounded(pl.col(TIME)))
     if len(rounded) and sample.select((digits_behind(pl.col(TIME)) < _SECONDS).all()).item():
-        # A spreadsheet wrote them with six digits, which are those of hours or days.
+        # A spreadsheet wrote these times with six digits, which tell only hours or days.
         text = pl.when(~is_rounded(text)).then(text)
         if len(rounded) == len(sample):
             raise ColumnError(
@@ -341,49 +341,49 @@ def _text_reader(
         return _number_reader(frame, name, text.cast(dtype, strict=False), dtype, settings)
     if not stated:
         _refuse_unit(settings, name)
-    found = [one for one in dict.fromkeys([*_formats(sample, counts, name), *forms]) if one != NUMBERS]
-    # %y takes no year of four digits, but %Y one of two.
-    values = [*stated, *(_parse(text, days) for days in sorted(found, key=lambda days: "%Y" in days))]
-    shown = [*(settings.time_format or ()), *(f"{days} with or without a time" for days in found)]
+    formats = [form for form in dict.fromkeys([*_formats(sample, counts, name), *forms]) if form != NUMBERS]
+    # %y takes no year of four digits, but %Y takes a year of two digits.
+    values = [*stated, *(_parse(text, days) for days in sorted(formats, key=lambda days: "%Y" in days))]
+    shown = [*(settings.time_format or ()), *(f"{days} with or without a time" for days in formats)]
     note = f"{name!r} is read as {' or '.join(shown)}"
     if numbers or NUMBERS in forms:
         number = text.cast(pl.Int64, strict=False)
         values += [_in_own_unit(number, list(PER_SECOND), True), _from_digits(number)]
-        note, found = f"{note}, or as {NUMBERS}", [*found, NUMBERS]
-    reader = TimeReader("timestamp", pl.coalesce(values), note, forms=tuple(found))
+        note, formats = f"{note}, or as {NUMBERS}", [*formats, NUMBERS]
+    reader = TimeReader("timestamp", pl.coalesce(values), note, forms=tuple(formats))
     if is_read:
         return replace(reader, likely=_no_future())
     bounds = _likely_times()
-    if _value(frame.head(_SAMPLE), reader.value.is_between(*bounds).mean()) == 1:  # to parse all takes longer
+    if _value(frame.head(_SAMPLE), reader.value.is_between(*bounds).mean()) == 1:  # all rows take longer
         return replace(reader, likely=bounds)
     return _without_wrong_clocks(reader, frame, name)
 
 
 def _day_counts(sample: pl.DataFrame) -> dict[str, int]:
-    """How many texts of a sample each format of days reads."""
+    """Count the texts of a sample that each format of days reads."""
     full = sample.filter(~pl.col(TIME).str.contains(_SHORT_YEAR))
     return {days: _count(full if "%Y" in days else sample, _parse(pl.col(TIME), days)) for days in _DAYS}
 
 
 def _formats(sample: pl.DataFrame, counts: dict[str, int], name: str) -> list[str]:
-    """The formats of days in a sample, the most frequent first; of day and month first only one.
+    """Return the formats of days in a sample, the most frequent first, with one order of day and month.
 
-    Dates that fit both are read as others of the sample, if those tell which comes first.
+    Dates that fit both orders are read as other dates of the sample, if the other dates show the order.
     """
-    found = sorted((days for days in counts if counts[days]), key=counts.__getitem__, reverse=True)
-    paired = [days for days in found if days in _DAY_OR_MONTH]
+    formats = sorted((days for days in counts if counts[days]), key=counts.__getitem__, reverse=True)
+    paired = [days for days in formats if days in _DAY_OR_MONTH]
     first = {days[:2] for days in paired if counts[days] > counts[_DAY_OR_MONTH[days]]}
     if len(first) == 1:
-        found = [days for days in found if days not in paired or days[:2] in first]
-    for days in found:
+        formats = [days for days in formats if days not in paired or days[:2] in first]
+    for days in formats:
         other = _DAY_OR_MONTH.get(days, "")
-        if other in found and counts[other] == counts[days]:
+        if other in formats and counts[other] == counts[days]:
             example = sample.filter(_parse(pl.col(TIME), days).is_not_null())[TIME][0]
             raise ColumnError(
                 f"the dates of column {name!r} (such as {example!r}) fit {days} and {other}; "
                 "choose one with --time-format"
             )
-    return [days for days in found if counts[days] >= counts.get(_DAY_OR_MONTH.get(days, ""), 0)]
+    return [days for days in formats if counts[days] >= counts.get(_DAY_OR_MONTH.get(days, ""), 0)]
 
 
 def _count(sample: pl.DataFrame, value: pl.Expr) -> int:
@@ -395,7 +395,7 @@ def _parse(text: pl.Expr, days: str) -> pl.Expr:
     plain = text.str.replace(UTC_MARK, "").str.replace("T", " ", literal=True)
     half_days = pl.when(plain.str.contains(_HALF_DAY)).then(
         plain
-    )  # few logs have any, and nulls cost nothing
+    )  # few logs have half days, and nulls cost nothing
     naive = [_strptime(plain, days + clock) for clock in _CLOCKS]
     naive += [_strptime(half_days, days + clock) for clock in _HALF_DAY_CLOCKS]
     aware = plain.str.strptime(pl.Datetime("ms", "UTC"), days + _OFFSET, strict=False)

@@ -31,7 +31,7 @@ DAMAGED = (
     zipfile.BadZipFile,
     pl.exceptions.PolarsError,
 )
-# UTF-32 before UTF-16, whose mark it begins with; without a mark, two ASCII characters tell UTF-16.
+# UTF-32 is before UTF-16, with whose mark it begins. Without a mark, two ASCII characters tell UTF-16.
 _MARKS = {
     re.escape(codecs.BOM_UTF32_LE): "utf-32",
     re.escape(codecs.BOM_UTF32_BE): "utf-32",
@@ -51,8 +51,8 @@ def unpacked(path: Path, work: Path) -> tuple[Path, str]:
     """Return a file with the decompressed content of `path`, and the name of that content.
 
     The compression follows from the first bytes: browsers decompress files and keep their names. A file
-    without one is returned as it is; others are copied into the folder `work`. Raises SourceError for a
-    damaged file and for a zip of several.
+    without compression is returned as it is; other files are copied into the folder `work`. Raises
+    SourceError for a damaged file and for a zip of several files.
     """
     content, name = path, path.name
     for _ in range(_LAYERS):
@@ -126,10 +126,10 @@ _UNPACK: tuple[tuple[bytes, Callable[[Path, Path], str | None]], ...] = (
 def as_utf8(content: Path, path: Path, encoding: str, work: Path) -> Path:
     """Return a file with the text of `content` in UTF-8: itself, or a copy in the folder `work`.
 
-    A byte order mark decides before `encoding`, and so do other than ASCII characters that are valid
-    UTF-8: in no other encoding do they come out so by chance. Thus one encoding can be stated for all files,
-    of which some are UTF-8. `path` is the name for messages. Raises SourceError for an unknown encoding and
-    for text in another one.
+    A byte order mark decides before `encoding`, and so do characters beyond ASCII that are valid UTF-8: text
+    in another encoding is not valid UTF-8 by chance. Thus one encoding can be stated for all files even if
+    some are UTF-8. `path` is the name for messages. Raises SourceError for an unknown encoding and for text
+    in another encoding.
     """
     try:
         "".encode(encoding)
@@ -155,9 +155,9 @@ def as_utf8(content: Path, path: Path, encoding: str, work: Path) -> Path:
 
 
 def without_broken_lines(content: Path, work: Path) -> tuple[Path, Malformed] | None:
-    """Copy text whose lines are UTF-8 but for some, with empty lines in place of these.
+    """Copy text of which some lines are not UTF-8, with empty lines in place of these lines.
 
-    None for text in another encoding: of its lines that are not ASCII, most are no UTF-8.
+    Returns None for text in another encoding: of its lines that are not ASCII, most are not UTF-8.
     """
     broken, others = Malformed(), 0
     target = new_file(work, "utf8")
@@ -173,7 +173,7 @@ def without_broken_lines(content: Path, work: Path) -> tuple[Path, Malformed] | 
 
 
 def _is_utf8(path: Path) -> bool:
-    """Tell whether a file has other than ASCII characters, and these in UTF-8."""
+    """Tell whether a file has characters beyond ASCII, and all of them in UTF-8."""
     try:
         with path.open(encoding="utf-8", newline="") as stream:
             are_ascii = [chunk.isascii() for chunk in iter(lambda: stream.read(_CHUNK), "")]

@@ -35,7 +35,7 @@ _OPENING = 1_735_689_600  # 2025-01-01T00:00:00Z
 _DAYS = 300  # of the log
 _STRANGERS = 0.6  # people without an account, for each with one
 _LOYALTY = 0.6  # the share of bought consumables bought again
-_EVENTS_A_VISIT = 7.5  # as it comes out
+_EVENTS_A_VISIT = 7.5  # the mean that results
 _BROWSING, _CHECKOUT = 900, 1_500  # seconds after the begin of a visit
 _IN_CART, _BOUGHT = 0.4, 0.6  # of the items viewed, and of those in the cart
 _COMES_BACK = [0.06, 0.4, 0.0]  # at the next visit: for an item viewed, in the cart, bought
@@ -76,7 +76,7 @@ class _Visits:
     start: Ints  # seconds since 1970
 
     def interests(self, person: Ints, day: Ints, item: Ints) -> Ints:
-        """Items that are bought at the first visit from a day on, if there is one: as `_explore` returns."""
+        """Return items that are bought at the first visit, if any, from a day on, as `_explore` does."""
         visit = np.searchsorted(self.person * _DAYS + self.day, person * _DAYS + day)
         is_there = (day < _DAYS) & (np.append(self.person, -1)[visit] == person)
         return np.stack([visit, item, np.full(len(item), _PURCHASE)])[:, is_there]
@@ -87,24 +87,24 @@ def messy_tables(
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame, Ints]:
     """Generate events, items and users, and the times of the events in seconds since 1970.
 
-    People visit on days of their own, look at items of products they like, and at an item's companion.
-    Some get into the cart, some of these are bought, and some of the others at the next visit. A consumable
-    that was bought is bought again each time a personal interval is over, by a share of people that differs
-    from one to the other; durable goods are not, and are returned more often. Strangers visit up to three
+    People visit on days of their own, look at items of products they like, and at an item's companion. Some
+    items get into the cart, some of these are bought, and some of the others are bought at the next visit. A
+    consumable that was bought is bought again each time a personal interval is over, with a probability that
+    differs between people; durable goods are not, and are returned more often. Strangers visit up to three
     times with one session id. An account logs in at once, in the middle of a visit, or not at all.
     """
     catalog = _create_catalog(config, random)
     people = config.users + round(config.users * _STRANGERS)
     visits = _visits(config, people, random)
-    found = _explore(catalog, visits, people, random)
-    again = _buy_again(found, catalog, visits, random)
-    interests = np.hstack([again, _come_back(found, visits, random), found])
+    explored = _explore(catalog, visits, people, random)
+    again = _buy_again(explored, catalog, visits, random)
+    interests = np.hstack([again, _come_back(explored, visits, random), explored])
     _, is_first = np.unique(interests[0] * config.items + interests[1], return_index=True)
     log = _clicks(interests[:, is_first], catalog, visits, config.users, random)
     log = np.hstack([log, _robots(config, len(visits.person), random)])
     log = np.hstack([log, log[:, random.random(log.shape[1]) < _DOUBLE_CLICKS]])
     log = log[:, np.argsort(log[-1], kind="stable")]
-    # The numbers of robots tell nothing.
+    # Ids are shuffled, so the numbers of robots tell nothing.
     user_ids = ids_of("u", config.users + config.robots, 5)
     user_ids = user_ids.gather(random.permutation(len(user_ids)))
     session_ids = ids_of("s", len(visits.person) + config.robots, 6)
@@ -125,7 +125,7 @@ def _create_catalog(config: MessyConfig, random: np.random.Generator) -> _Catalo
 
 
 def _draw(summed: Floats, group: Ints, random: np.random.Generator) -> Ints:
-    """Draw a position of each group by weights that sum to 1 in each; `summed` are all of them, cumulated."""
+    """Draw a position of each group by weights that sum to 1 in each; `summed` are the cumulated weights."""
     points = group + random.uniform(1e-9, 1 - 1e-9, len(group))
     return np.minimum(np.searchsorted(summed, points), len(summed) - 1)
 
@@ -145,9 +145,9 @@ def _visits(config: MessyConfig, people: int, random: np.random.Generator) -> _V
 
 
 def _explore(catalog: _Catalog, visits: _Visits, people: int, random: np.random.Generator) -> Ints:
-    """The items that people find, mostly of one product in a visit, and their companions.
+    """Return the items that people find, mostly of one product in a visit, and their companions.
 
-    Returns, in rows, the visit, the item and the last kind of event that each gets to.
+    The rows are the visit, the item, and the last kind of event that each item gets to.
     """
     taste = random.gamma(0.15, size=(people, len(catalog.paths))) + 1e-6
     summed = np.cumsum(taste / taste.sum(axis=1, keepdims=True))
@@ -164,22 +164,22 @@ def _explore(catalog: _Catalog, visits: _Visits, people: int, random: np.random.
     return np.stack([visit, item, np.where(in_cart, np.where(bought, _PURCHASE, _CART), _VIEW)])
 
 
-def _come_back(found: Ints, visits: _Visits, random: np.random.Generator) -> Ints:
-    """Items that were not bought, and are at the next visit."""
-    visit, item, _ = found[:, random.random(found.shape[1]) < np.array(_COMES_BACK)[found[2]]]
+def _come_back(interests: Ints, visits: _Visits, random: np.random.Generator) -> Ints:
+    """Return the items that were not bought, and are bought at the next visit."""
+    visit, item, _ = interests[:, random.random(interests.shape[1]) < np.array(_COMES_BACK)[interests[2]]]
     return visits.interests(visits.person[visit], visits.day[visit] + 1, item)
 
 
-def _buy_again(found: Ints, catalog: _Catalog, visits: _Visits, random: np.random.Generator) -> Ints:
-    """Consumables are due after regular intervals, and are bought at the next visit; habits end."""
+def _buy_again(interests: Ints, catalog: _Catalog, visits: _Visits, random: np.random.Generator) -> Ints:
+    """Return consumables that are due at regular intervals and bought at the next visit, until habits end."""
     people = visits.person[-1] + 1
     pace, stays = random.lognormal(0, 0.35, people), random.beta(2 * _LOYALTY, 2 * (1 - _LOYALTY), people)
-    interval = catalog.interval[catalog.product[found[1]]]
-    is_habit = np.isfinite(interval) & (random.random(len(interval)) < stays[visits.person[found[0]]])
-    begun = np.flatnonzero(is_habit & (found[2] == _PURCHASE))
+    interval = catalog.interval[catalog.product[interests[1]]]
+    is_habit = np.isfinite(interval) & (random.random(len(interval)) < stays[visits.person[interests[0]]])
+    begun = np.flatnonzero(is_habit & (interests[2] == _PURCHASE))
     count = random.geometric(1 / 12, len(begun))
     each = np.repeat(begun, count)
-    visit, item, _ = found[:, each]
+    visit, item, _ = interests[:, each]
     gaps = random.gamma(8.0, 1 / 8.0, len(each)) * interval[each] * pace[visits.person[visit]]
     due = np.cumsum(gaps)
     first = np.cumsum(count) - count
@@ -190,7 +190,7 @@ def _buy_again(found: Ints, catalog: _Catalog, visits: _Visits, random: np.rando
 def _clicks(
     interests: Ints, catalog: _Catalog, visits: _Visits, users: int, random: np.random.Generator
 ) -> Ints:
-    """The events of people: in rows the user (-1: unknown), the session (-1: none), item, kind and time."""
+    """Return the events of people, in rows: user (-1: unknown), session (-1: none), item, kind and time."""
     count = interests.shape[1]
     views = np.minimum(random.geometric(0.55, count), 6)
     steps = views + interests[2]  # an event for the cart, and one for the purchase
@@ -201,7 +201,7 @@ def _clicks(
     after = np.where(kind == _PURCHASE, _CHECKOUT + begin // 30, begin + step * pace)
     time = visits.start[visit] + after
 
-    # The seconds of a visit after which its account is known; a stranger's cookie has one session id.
+    # From second `login` of a visit on, its account is known; a stranger's cookie has one session id.
     manner, middle = random.random(len(visits.start)), random.integers(1, _CHECKOUT, len(visits.start))
     login = np.where(manner < _LOGS_IN_LATER, middle, 0)
     login[(manner > 1 - _NEVER_LOGS_IN) | (visits.person >= users)] = DAY
@@ -220,7 +220,7 @@ def _clicks(
 
 
 def _robots(config: MessyConfig, sessions: int, random: np.random.Generator) -> Ints:
-    """The events of accounts that look at all items in turn, within hours: rows as `_clicks` has them."""
+    """Return the events of accounts that look at all items in turn, within hours, as `_clicks` does."""
     robot, turn = np.divmod(np.arange(config.robots * config.robot_events), config.robot_events)
     seconds = random.integers(1, 4, (config.robots, config.robot_events)).cumsum(axis=1).ravel()
     begin = _OPENING + random.integers(0, (_DAYS - 5) * DAY, config.robots)

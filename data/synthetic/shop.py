@@ -174,7 +174,7 @@ def _create_catalog(items: int, random: np.random.Generator) -> _Shop:
 
 
 def _release_days(lengths: Ints, random: np.random.Generator) -> Ints:
-    """Release days relative to the opening [items]; negative for earlier ones."""
+    """Return release days relative to the opening [items]; earlier days are negative."""
     gaps = random.integers(20, 90, lengths.sum())
     first = np.cumsum(lengths) - lengths
     gaps[first] = 0
@@ -247,7 +247,7 @@ def _simulate(shop: _Shop, config: SyntheticConfig, random: np.random.Generator)
 
 
 def _times(config: SyntheticConfig, random: np.random.Generator) -> Ints:
-    """Ascending event times [U, longest], longest history first, padded with -1."""
+    """Return ascending event times [U, longest], longest history first, padded with -1."""
     users = config.users
     extra = random.gamma(1.3, (config.events_per_user - config.shortest_history) / 1.3, users)
     lengths = np.minimum(config.shortest_history + np.round(extra), config.longest_history).astype(np.int64)
@@ -265,11 +265,11 @@ def _times(config: SyntheticConfig, random: np.random.Generator) -> Ints:
 
 
 def _tastes(age: Ints, country: Ints, random: np.random.Generator) -> Floats:
-    """Lasting taste logits [U, genres], partly explained by age and country."""
+    """Return lasting taste logits [U, genres], partly explained by age and country."""
     of_age = 0.7 * random.standard_normal((len(_AGE_GROUPS), len(_GENRES)))
     of_country = 0.4 * random.standard_normal((len(COUNTRIES), len(_GENRES)))
-    own = 0.4 * random.standard_normal((len(age), len(_GENRES)))
-    logits: Floats = of_age[age] + of_country[country] + own
+    personal = 0.4 * random.standard_normal((len(age), len(_GENRES)))
+    logits: Floats = of_age[age] + of_country[country] + personal
     return logits
 
 
@@ -312,7 +312,7 @@ def _take(
         points = summed[first] + random.random(len(left)) * (summed[end] - summed[first])
         # Rounding may put a point at the end of its genre.
         choice[left] = rows[np.minimum(np.searchsorted(summed, points, side="right"), end) - 1]
-    for user in unfit():  # exactly, by weight among all items that the shopper can take
+    for user in unfit():  # an exact draw by weight among all items that the shopper can take
         weight = np.where(shop.released <= times[user], shop.weight, 0.0)
         weight[before[user][before[user] >= 0]] = 0.0
         choice[user] = int(random.choice(len(weight), p=weight / weight.sum()))

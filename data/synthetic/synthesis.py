@@ -32,7 +32,7 @@ def synthesise(config: SyntheticConfig | MessyConfig, target: Path, overwrite: b
     """Write `events.csv`, `items.csv` and `users.csv` of a synthetic shop into the new folder `target`.
 
     Their columns are those of `shop_tables` or of `messy_tables`. Raises `DataError` when `target` exists,
-    unless `overwrite` is given and it holds nothing but these files.
+    unless `overwrite` is given and `target` holds nothing but these files.
     """
     names = {path.name for path in target.iterdir()} if target.is_dir() else {target.name}
     if overwrite and target.exists() and (foreign := sorted(names - {*_FILES})):

@@ -18,21 +18,22 @@ from turret.training.used_items import Targets, first_uses, leaves_out_all
 from turret.training.verdict.order import ORDERED_RATIO, Order, order_of
 from turret.training.verdict.verdict import MANY
 
-# The users whose tastes are read.
+# `tastes` reads so many users, and takes relative differences below _ROUNDING for rounding errors.
 _TASTED_USERS, _ROUNDING = 20_000, 1e-9
-# Pairs of successive items that recur less often than this, relative to shuffled histories, show no order;
-# from ORDERED on, the order is certain. Between the two, trials decide.
+# Histories whose pairs of successive items recur less than UNORDERED times as often as in shuffled histories
+# show no order; from ORDERED on, the order is certain. Between the two ratios, trials decide.
 UNORDERED, ORDERED = 1.1, ORDERED_RATIO
-# Two items of a user that share a value more seldom than this, relative to two of the log, show no taste.
+# Users whose items share a value less than UNTOLD times as often as two items of the log show no taste.
 UNTOLD = 1.1
-# A larger catalog is scored by samples; a large one with features by the items of the batch.
+# Above MOST_SCORED items, a step scores a sample of the catalog; above MOST_ENCODED items with features, it
+# scores the items of the batch.
 MOST_SCORED, MOST_ENCODED = 100_000, 20_000
 # Smaller logs favour the transformer with much dropout.
 SMALL_LOG = 200_000
 STEPS_AN_EPOCH, SMALLEST_BATCH = 100, 256
-# A training reads at least and at most so many examples, within these numbers of epochs.
+# A training reads between the least and the most examples, as far as the limits of epochs allow.
 LEAST_EXAMPLES, MOST_EXAMPLES, FEWEST_EPOCHS, MOST_EPOCHS = 4_000_000, 50_000_000, 10, 100
-# Few users make a noisy validation, and their epochs are short: training waits for a fifth of all epochs.
+# With few users, validation is noisy and epochs are short, so training waits for a fifth of all epochs.
 PATIENCE, PATIENCE_SHARE = 5, 5
 
 Settings = dict[str, object]
@@ -42,8 +43,8 @@ _IN_BATCH = {
     "sampler": {"kind": "in_batch", "frequencies": "streaming"},
     "mask_known": True,
 }
-# What is new to a user of a log with repeats follows single items, such as the device of an accessory. More
-# dimensions hold more of such pairs, and a mean without a hidden layer learns them with less data.
+# In a log with repeats, items that are new to a user follow single items, as an accessory follows its device.
+# More dimensions hold more of such pairs, and a mean without a hidden layer learns them with less data.
 _OF_PAIRS: Settings = {"tower.dimension": 128}
 _LINEAR: Settings = {**_OF_PAIRS, "tower.user.hidden": [], "tower.user.dropout": 0.2}
 _LINEAR_SET: Settings = {**_OF_PAIRS, "tower.user.hidden": [], "training.learning_rate": 3e-3}
@@ -55,17 +56,17 @@ class Facts:
 
     Attributes:
         items: the size of the catalog.
-        examples: the number of training events that have an earlier one of their user.
+        examples: the number of training events with an earlier event of the same user.
         item_features: the names of the items' features.
-        item_tastes: for those of them that are a category or a list of categories, how many times as often
-            two items of a user share a value as two items of the log.
+        item_tastes: for item features that are a category or a list of categories, how many times as often
+            two items of a user share a value as two items of the log do.
         user_features: the names of the users' features.
-        order: what the order of the histories tells.
-        in_file_order: whether the events have the order of their file, for want of times.
+        order: how well the order of the histories predicts the next item.
+        in_file_order: whether the events have no times, so that their order is that of their file.
         repeat_share: the share of the training events that repeat an item of an earlier visit of their user.
-        ranks_repeats: whether used items are ranked: there are many repeats, or kinds that don't consume.
+        ranks_repeats: whether used items are ranked, for many repeats or for kinds that don't consume.
         kinds: the number of kinds of events in histories.
-        half_life: `training.half_life`, where what is popular changes.
+        half_life: the value of `training.half_life`, above 0 where the popularity of items changes.
         has_validation: whether some user has an event in the validation part.
         has_negatives: whether events have labels or given negatives.
     """
@@ -86,12 +87,12 @@ class Facts:
 
     @property
     def exclude_seen(self) -> Seen:
-        """The setting of `evaluation.exclude_seen`: kinds tell by themselves."""
+        """The value of `evaluation.exclude_seen`: None for data with kinds, whose own settings decide."""
         return None if self.kinds else not self.ranks_repeats
 
 
 def facts_of(data: PreparedData) -> Facts:
-    """Measure prepared data, in bounded time. Raises TrainingError where nothing can be trained on it."""
+    """Measure prepared data, in bounded time. Raises TrainingError if no tower can be trained on it."""
     check_trainable(data, "causal_window")
     starts, ends = data.bounds("validation")
     kinds, share = len(read_kinds(data.manifest.kinds)), data.manifest.repeat_share
@@ -114,12 +115,12 @@ def facts_of(data: PreparedData) -> Facts:
 
 
 def tastes(data: PreparedData) -> dict[str, float]:
-    """For each category or list of categories of items, the ratio of two probabilities, in the training part.
+    """The ratio of two probabilities in the training part, for each category or list of categories of items.
 
-    The first is that two distinct items of a user share a value, the second that two of the log do; 1 says
-    that users do not choose by this feature. One value of each item is drawn evenly, and items without one
-    share none. At most 20,000 users, drawn once, are read. A feature without a value that two items share is
-    left out.
+    The first probability is that two distinct items of a user share a value, the second that two distinct
+    items of the log do; a ratio of 1 says that users do not choose by this feature. One value of each item is
+    drawn evenly, and items without a value share none. At most 20,000 users, drawn once, are read. A feature
+    without a value that two items share is left out.
     """
     starts, ends = (np.asarray(bound) for bound in data.bounds("train"))
     chosen = stream(0, "tastes", 0).permutation(len(starts))[:_TASTED_USERS]
@@ -129,23 +130,23 @@ def tastes(data: PreparedData) -> dict[str, float]:
     used = used.with_columns(of_user=pl.len().over("user"), of_item=pl.len().over("item"))
     pairs_of_users = int((used["of_user"].cast(pl.Int64) - 1).sum())
     pairs_of_log = len(used) ** 2 - int(used["of_item"].sum())
-    found = {}
+    ratios = {}
     for feature in data.item_features.features:
         is_shared = feature.form in ("code", "codes") and not feature.of.is_content
         if not is_shared or not pairs_of_users or not pairs_of_log:
             continue
         entries = used.join(_values_of(data.item_features.columns[feature.name]), on="item")
         alone = entries["share"] ** 2
-        # Both without the pairs of an item with itself.
+        # Both sums leave out the pairs of an item with itself.
         within = _alike(entries, "user", "value") - float(alone.sum())
         all_of_log, same_item = _alike(entries, "value"), float((alone * entries["of_item"]).sum())
         if all_of_log - same_item > _ROUNDING * all_of_log:
-            found[feature.name] = within / pairs_of_users / (all_of_log - same_item) * pairs_of_log
-    return found
+            ratios[feature.name] = within / pairs_of_users / (all_of_log - same_item) * pairs_of_log
+    return ratios
 
 
 def _alike(entries: pl.DataFrame, *groups: str) -> float:
-    """The sum over groups of the squared sum of their shares: pairs of entries that share a value."""
+    """The sum over groups of the squared sum of their shares: the pairs of entries that share a value."""
     sums = entries.group_by(*groups, maintain_order=True).agg(pl.col("share").sum())
     return float((sums["share"] ** 2).sum())
 
@@ -164,10 +165,10 @@ def _values_of(column: Column) -> pl.DataFrame:
 
 
 def _training(facts: Facts, base: ExperimentConfig) -> Settings:
-    """The settings of a shipped experiment that the size of the log replaces, and those that all share.
+    """The settings that replace those of a shipped experiment: by the size of the log, or for all candidates.
 
-    Batches are those of the experiment where an epoch has enough of them, and so are the epochs, but for
-    small and large logs.
+    The batch size is that of the experiment if an epoch has enough batches of it, and so is the number of
+    epochs except for small and large logs.
     """
     batch = SMALLEST_BATCH
     while batch < base.training.batch_size and batch * 1.5 * STEPS_AN_EPOCH < facts.examples:
@@ -189,8 +190,8 @@ def _training(facts: Facts, base: ExperimentConfig) -> Settings:
 def telling_categories(facts: Facts) -> tuple[str, ...]:
     """The categories of items by which users choose.
 
-    The logarithm of the ratio is the information of a shared value. Features with less than half that of the
-    best say little beside it.
+    The logarithm of the ratio is the information of a shared value. A feature with less than half the
+    information of the best says little beside it.
     """
     least = max(UNTOLD, max(facts.item_tastes.values(), default=0.0) ** 0.5)
     return tuple(name for name, ratio in facts.item_tastes.items() if ratio >= least)
@@ -202,15 +203,15 @@ def candidates(
     """The experiments to try, by name, the most promising first; `overrides` replace their settings.
 
     Returns:
-        The experiments, and those that `overrides` contradict with the message.
+        The experiments, and the names of those that `overrides` contradict, each with the message.
 
     Raises:
         ConfigurationError: the overrides contradict every candidate.
     """
     chosen: dict[str, ExperimentConfig] = {}
     refused: dict[str, ConfigurationError] = {}
-    for name, (base, own) in _kinds(facts).items():
-        experiment = load_experiment(base, {**_training(facts, load_experiment(base)), **own})
+    for name, (base, settings) in _kinds(facts).items():
+        experiment = load_experiment(base, {**_training(facts, load_experiment(base)), **settings})
         try:
             chosen[name] = with_settings(experiment, overrides)
         except ConfigurationError as error:
@@ -224,7 +225,7 @@ def _kinds(facts: Facts) -> dict[str, tuple[str, Settings]]:
     """The names of candidates, each with a shipped experiment and the settings that differ from it.
 
     The first is the favourite: its training time bounds the trials of the others. A log in the order of its
-    file may have been sorted by anything, so its favourite is one without order.
+    file may have been sorted by anything, so its favourite is a candidate without order.
     """
     sampled: Settings = {"objective": _SAMPLED} if facts.items > MOST_SCORED else {}
     of_ids = {**sampled, **(_LINEAR_SET if facts.ranks_repeats else {})}
@@ -232,8 +233,8 @@ def _kinds(facts: Facts) -> dict[str, tuple[str, Settings]]:
     if facts.item_features:
         in_batch: Settings = {"objective": _IN_BATCH} if facts.items > MOST_ENCODED else {}
         read, hidden = {"tower.item.features": "all", **in_batch}, {"tower.item.hidden": [128]}
-        # A history without order: features would tell the item to predict by itself. Ids beside them are
-        # hidden half of the time: where features tell the taste, ids learn noise.
+        # A set has the item to predict, which is left out as its features would give it away. Ids beside
+        # features are hidden half of the time: where features tell the taste, ids learn noise.
         as_set = {**read, "tower.user.leave_out": True, "tower.item.id_dropout": 0.5}
     ordered: dict[str, tuple[str, Settings]] = {}
     ratio = facts.order.ratio
@@ -246,15 +247,15 @@ def _kinds(facts: Facts) -> dict[str, tuple[str, Settings]]:
         unordered["set"] = ("ids", as_set)
         if telling := list(telling_categories(facts)):
             # Texts and numbers tell items apart as ids do. Where users choose within categories by popularity
-            # alone, both learn noise, and so do categories that say nothing.
-            own = {**as_set, "tower.item.features": telling, "tower.item.id_dropout": 0.9}
-            unordered["categories"] = ("ids", own)
+            # alone, all three learn noise, and so do categories that say nothing.
+            of_categories = {**as_set, "tower.item.features": telling, "tower.item.id_dropout": 0.9}
+            unordered["categories"] = ("ids", of_categories)
     kinds = {**unordered, **ordered} if facts.in_file_order else {**ordered, **unordered}
     if facts.item_features or facts.user_features:
         kinds["features"] = ("full_softmax", {**read, **hidden, "tower.user.features": "all"})
     if facts.ranks_repeats:
-        # First uses follow single items more than their order: towers without it learn them in a fraction of
-        # the time, by which the trials of the others are bounded.
+        # First uses follow single items more than the order of items. Towers without order learn first uses
+        # in a fraction of the time, and that time bounds the trials of the others.
         first: dict[str, tuple[str, Settings]] = {"pooled": ("full_softmax", {**sampled, **_LINEAR})}
         if facts.item_features or "set" not in kinds:
             first["ids"] = ("ids", of_ids)

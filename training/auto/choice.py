@@ -39,15 +39,15 @@ from turret.training.loop.trainer import Trainer, validation_users
 from turret.training.run import Run
 from turret.training.verdict.verdict import IN_SLOT, Finding, finding, listing
 
-# A larger log has no trials: an epoch of it is longer than all of them should be.
+# A log with more examples has no trials: one epoch takes longer than all trials together should.
 MOST_TRIED = 10_000_000
-# The most of its epochs that a candidate has in a trial.
+# A trial has at most this share of its candidate's epochs.
 SHARE = 0.5
-# A candidate is left out if its training takes so many times as long as that of the first, and so many
-# seconds: a busy machine can make any short step long.
+# A candidate is left out if its training takes more than TIMES times as long as that of the first, and more
+# than SECONDS seconds: a busy machine can make any short step long.
 TIMES, SECONDS = 3.0, 60.0
 TIMED_STEPS = 10
-_DAY = 86_400_000  # in the milliseconds of times
+_DAY = 86_400_000  # in milliseconds, the unit of `data.times`
 
 _ORDERS = {
     "order": ("predicts the next item", "transformers are tried"),
@@ -64,16 +64,16 @@ _FAILURES = (ConfigurationError, DivergenceError, TrainingError, TowerError, tor
 Choice = dict[str, Any]
 """`{picked, reasons, trials}`: the name of the picked candidate, findings, and the trials."""
 Trial = dict[str, Any]
-"""The `candidate`, its best validation `values` by metric (empty without a trial, for the `failure`), the
-`epoch` of the best towers, the `epochs` of the trial, those `planned` by the experiment, the `seconds`, and
-those `estimated` for the planned epochs (0 without a trial)."""
+"""A record of the `candidate`, its best validation `values` by metric (empty if the `failure` prevented the
+trial), the `epoch` of the best towers, the `epochs` of the trial and the number `planned` by the experiment,
+the `seconds` of the trial, and the seconds `estimated` for the planned epochs (0 without a trial)."""
 Report = Callable[[str], None]
 
 
 def choose(
     data: PreparedData, values: Mapping[str, object], report: Report
 ) -> tuple[ExperimentConfig, Choice]:
-    """Pick an experiment for `data`; settings in `values` win over its own, `report` takes each reason."""
+    """Pick an experiment for `data`; `values` override its settings, and `report` receives each reason."""
     reasons: list[Finding] = []
     trials: list[Trial] = []
 
@@ -100,12 +100,12 @@ def choose(
         add(recency)
         experiments, _ = candidates(replace(facts, half_life=recency["figures"]["half_life"]), values)
     tried: dict[str, Tried] = {}
-    for trial, found in run_trials(experiments, data, report):
+    for trial, user_values in run_trials(experiments, data, report):
         trials.append(trial)
         add(trial_reason(trial, metric))
-        if found:
+        if user_values:
             name = trial["candidate"]
-            tried[name] = Tried(found, _serves_new(experiments[name]), trial["estimated"])
+            tried[name] = Tried(user_values, _serves_new(experiments[name]), trial["estimated"])
     left_out = [trial["candidate"] for trial in trials if not trial["values"]]
     left = [name for name in experiments if name not in left_out]
     if len(left) == 1:
@@ -113,7 +113,9 @@ def choose(
     if not tried:
         raise TrainingError(f"{data.folder}: --experiment auto: every trial failed: {trials[0]['failure']}")
     picked = pick(tried, rules, metric)
-    for reason in pick_reasons(picked, {name: means_of(one.values) for name, one in tried.items()}, metric):
+    for reason in pick_reasons(
+        picked, {name: means_of(trained.values) for name, trained in tried.items()}, metric
+    ):
         add(reason)
     return experiments[picked.name], {"picked": picked.name, "reasons": reasons, "trials": trials}
 
@@ -121,7 +123,7 @@ def choose(
 def recency_reason(
     rules: Mapping[str, Mapping[str, Values]], data: PreparedData, metric: str
 ) -> Finding | None:
-    """The weights that follow, where recent popularity ranks better than that of the whole training part."""
+    """The finding that sets a half-life, if recent popularity ranks better than that of the whole part."""
     if "recent_popularity" not in rules:
         return None
     recent, whole = rules["recent_popularity"], rules["popularity"]
@@ -130,8 +132,8 @@ def recency_reason(
     difference, days = recent[name] - whole[name], newest_tenth(data)[1] / _DAY
     if np.count_nonzero(~np.isnan(difference)) < LEAST_USERS or not days:
         return None
-    found = summarise({name: difference}, difference_interval)[name]
-    if found["low"] <= 0:
+    summary = summarise({name: difference}, difference_interval)[name]
+    if summary["low"] <= 0:
         return None
     values = {"recent": means_of(recent)[name], "whole": means_of(whole)[name]}
     half_life = float(f"{days:.3g}")
@@ -144,13 +146,13 @@ def recency_reason(
 
 
 def _serves_new(experiment: ExperimentConfig) -> bool:
-    """Whether the item tower has learned to do without ids, as for an item that is added later."""
+    """Whether the item tower has learned to do without ids, which items that are added later lack."""
     item = experiment.tower.item
     return bool(item.features) and (item.id_dropout > 0 or not item.id)
 
 
 def rule_values(data: PreparedData, experiment: ExperimentConfig) -> dict[str, dict[str, Values]]:
-    """`values_of` the validation users by each baseline, but for matrix factorisation, which is slow."""
+    """The `values_of` each baseline for the validation users, without matrix factorisation, which is slow."""
     training, evaluation = experiment.training, experiment.evaluation
     users = validation_users(data, training)
     assert users is not None
@@ -161,28 +163,30 @@ def rule_values(data: PreparedData, experiment: ExperimentConfig) -> dict[str, d
             with progress(f"preparing {rule.name}"):
                 scores_of = rule.fit(data, "validation")
             values[rule.name] = values_of(scores_of, data, sets, training.metric, evaluation)
-            del scores_of  # before the next one is fitted
+            del scores_of  # before the next rule is fitted
     return values
 
 
 def pick_reasons(picked: Pick, means: Mapping[str, Mapping[str, float]], metric: str) -> Iterator[Finding]:
-    """The sentences of a choice, from the means of the tried candidates: the bad news first."""
+    """The findings about a choice, from the means of the tried candidates, with the bad news first."""
     for slot in picked.ahead:
-        own = max((one for one in picked.below if one.metric == slot), key=lambda one: one.candidate_mean)
-        sentence = (
-            f"In the trials every candidate is below {BASELINES[own.rule].title}{_in_slot(slot)}: "
-            f"{own.candidate}, the best of them, has {_against(own)}."
+        best = max(
+            (each for each in picked.below if each.metric == slot), key=lambda each: each.candidate_mean
         )
-        yield finding(RULE_AHEAD, sentence, **own._asdict())
-    for own in picked.below:
-        if own.metric not in picked.ahead:
-            is_out = own.candidate in picked.out
+        sentence = (
+            f"In the trials every candidate is below {BASELINES[best.rule].title}{_in_slot(slot)}: "
+            f"{best.candidate}, the best of them, has {_against(best)}."
+        )
+        yield finding(RULE_AHEAD, sentence, **best._asdict())
+    for below in picked.below:
+        if below.metric not in picked.ahead:
+            is_out = below.candidate in picked.out
             sentence = (
-                f"{own.candidate} is {'not chosen, as it is ' * is_out}below {BASELINES[own.rule].title}"
-                f"{_in_slot(own.metric)}: it has {_against(own)}."
+                f"{below.candidate} is {'not chosen, as it is ' * is_out}below {BASELINES[below.rule].title}"
+                f"{_in_slot(below.metric)}: it has {_against(below)}."
             )
-            yield finding("below", sentence, **own._asdict(), out=is_out)
-    told = {name: with_slots(one, metric) for name, one in means.items()}
+            yield finding("below", sentence, **below._asdict(), out=is_out)
+    texts = {name: with_slots(values, metric) for name, values in means.items()}
     tie = f"is not clearly below that of {picked.best}"
     why = {
         "best": f"is the best{' of those left' * bool(picked.out)}",
@@ -190,23 +194,23 @@ def pick_reasons(picked: Pick, means: Mapping[str, Mapping[str, float]], metric:
         "cheaper": f"{tie}, and its training is cheaper",
         "earlier": f"{tie}, and it is the earlier candidate",
     }
-    others = "".join(f"; {name} has {figure}" for name, figure in told.items() if name != picked.name)
+    others = "".join(f"; {name} has {figure}" for name, figure in texts.items() if name != picked.name)
     sentence = (
-        f"Picked: {picked.name}, whose validation {metric} of {told[picked.name]} {why[picked.by]}{others}."
+        f"Picked: {picked.name}, whose validation {metric} of {texts[picked.name]} {why[picked.by]}{others}."
     )
     figures = {"picked": picked.name, "best": picked.best, "by": picked.by, "metric": metric, "values": means}
     yield finding("picked", sentence, **figures)
 
 
 def _in_slot(metric: str) -> str:
-    """The items that a metric ranks, after a space; nothing for all."""
-    return "".join(f" for {told}" for slot, told in IN_SLOT.items() if metric.startswith(f"{slot} "))
+    """The clause about the items that a metric ranks, after a space; empty for all items."""
+    return "".join(f" for {items}" for slot, items in IN_SLOT.items() if metric.startswith(f"{slot} "))
 
 
-def _against(own: Below) -> str:
+def _against(below: Below) -> str:
     return (
-        f"a validation {own.metric} of {own.candidate_mean:.4f} against {own.rule_mean:.4f}, 95 % interval "
-        f"of the difference over paired users [{own.low:+.4f}, {own.high:+.4f}]"
+        f"a validation {below.metric} of {below.candidate_mean:.4f} against {below.rule_mean:.4f}, 95 % "
+        f"interval of the difference over paired users [{below.low:+.4f}, {below.high:+.4f}]"
     )
 
 
@@ -215,19 +219,19 @@ def data_reasons(facts: Facts, experiment: ExperimentConfig, refused: Mapping[st
 
     Args:
         facts: the figures of the data.
-        experiment: that of the first candidate.
-        refused: the candidates that the overrides contradict, with the message.
+        experiment: the experiment of the first candidate.
+        refused: the candidates that the overrides contradict, each with the message.
     """
     order, ratio = facts.order, facts.order.ratio
     known = ratio if ratio is not None else (UNORDERED + ORDERED) / 2
     kind = "order" if known >= ORDERED else "no_order" if known < UNORDERED else "unclear_order"
-    told, so = _ORDERS[kind]
+    statement, consequence = _ORDERS[kind]
     sentence = (
         "Too few pairs of successive items recur to tell whether their order predicts the next one"
         if ratio is None
-        else f"The order of the events {told} ({order.clause})"
+        else f"The order of the events {statement} ({order.clause})"
     )
-    yield finding(kind, f"{sentence}, so {so}.", ratio=ratio, **asdict(order))
+    yield finding(kind, f"{sentence}, so {consequence}.", ratio=ratio, **asdict(order))
     named = {"items": list(facts.item_features), "users": list(facts.user_features)}
     if facts.item_features or facts.user_features:
         parts = [f"{len(names)} of {kind} ({listing(names)})" for kind, names in named.items() if names]
@@ -293,11 +297,11 @@ def obstacle(facts: Facts, count: int) -> str | None:
 def run_trials(
     candidates: Mapping[str, ExperimentConfig], data: PreparedData, report: Report
 ) -> Iterator[tuple[Trial, dict[str, Values]]]:
-    """Train each candidate for a share of its epochs, and yield its result and its values of each user.
+    """Train each candidate for a share of its epochs, and yield its trial and the values of each user.
 
     All trials together take about as long as the training of the first candidate, which is the favourite:
-    some steps of each tell how long the whole trainings take. The shortest trial is one epoch. A candidate
-    that is left alone has none.
+    some timed steps of each candidate estimate the time of its whole training. The shortest trial is one
+    epoch. If a single candidate is left, there is no trial.
     """
     seconds: dict[str, float] = {}
     for name, experiment in candidates.items():
@@ -330,10 +334,10 @@ def seconds_left(whole: Sequence[float], share: float, spent: Sequence[float], t
 
     Args:
         whole: the estimated seconds of a whole training of each candidate, in the order of the trials.
-        share: the share of it that a trial is.
-        spent: the seconds of the trials that have ended; what they took beyond the estimate, as for
-            validations and the repeat term, is expected of each training that is left.
-        trainings: 2 where a refit follows the training.
+        share: the share of a whole training that a trial is.
+        spent: the seconds of the trials that have ended. The time that they took beyond the estimate, such as
+            for validations and the repeat term, is expected of each training that is left.
+        trainings: the trainings of the picked candidate, 2 if a refit follows the first.
     """
     done, left = len(spent), len(whole) - len(spent)
     beyond = (sum(spent) - share * sum(whole[:done])) / done if done else 0.0
@@ -371,7 +375,7 @@ def _left_out(name: str, experiment: ExperimentConfig, reason: object) -> Trial:
 
 
 def trial_reason(trial: Trial, metric: str) -> Finding:
-    """The sentence of one trial."""
+    """The finding about one trial."""
     if not trial["values"]:
         return finding("left_out", f"{trial['candidate']} is left out: {trial['failure']}.", **trial)
     sentence = (

@@ -1,10 +1,10 @@
 """The rule by which `--experiment auto` chooses among the candidates that it has tried.
 
-A slot is a half of an answer where used items are ranked, else the whole answer. Where candidates are below
-the best rule of a slot, such as EASE or the most bought items, those below in the fewest slots are left. Of
-these, the best one and all that are not clearly worse are tied. A tie goes to those that can serve an item
-that was never trained on, then to the cheaper ones, then to the earliest. All comparisons are by the 95 %
-interval over paired users.
+A slot is a half of an answer where used items are ranked, else the whole answer. A candidate may be below the
+best rule of a slot, such as EASE or the most bought items: the candidates that are below in the fewest slots
+are kept. Of the kept candidates, the best and all that are not clearly worse are tied. A tie goes to
+candidates that can serve an item that was never trained on, then to cheaper ones, then to the earliest. All
+comparisons are by the 95 % interval over paired users.
 """
 
 from collections.abc import Mapping
@@ -16,15 +16,15 @@ import numpy as np
 from turret.training.evaluation.evaluation import means_of, summarise
 from turret.training.evaluation.metrics import LEAST_USERS, Values, difference_interval
 
-# Clocks are noisy, by a third on a busy machine: a training that takes less than so many times as long as the
-# cheapest one is as cheap.
+# Clocks are noisy, by a third on a busy machine: a training that takes at most AS_CHEAP times as long as the
+# cheapest counts as equally cheap.
 AS_CHEAP = 1.5
 By = Literal["best", "serves_new", "cheaper", "earlier"]
 
 
 @dataclass(frozen=True)
 class Tried:
-    """A candidate with its values [U] as of `values_of`, and the estimated seconds of its training."""
+    """A candidate with its values [U] from `values_of`, and the estimated seconds of its training."""
 
     values: Mapping[str, Values]
     serves_new: bool
@@ -45,10 +45,10 @@ class Below(NamedTuple):
 
 @dataclass(frozen=True)
 class Pick:
-    """The picked candidate, the best one by the metric among those that are left, and why they differ.
+    """The `name` of the picked candidate, the `best` kept candidate by the metric, and why they differ: `by`.
 
-    `below` has each candidate and slot that is below the best rule; `ahead` are the metrics of the slots in
-    which every candidate is; `out` are the candidates that are not left for that.
+    `below` has each case of a candidate that is below the best rule of a slot; `ahead` are the metrics of the
+    slots in which every candidate is below; `out` are the candidates that are not kept.
     """
 
     name: str
@@ -62,9 +62,9 @@ class Pick:
 def pick(tried: Mapping[str, Tried], rules: Mapping[str, Mapping[str, Values]], metric: str) -> Pick:
     """Choose among `tried`, in order of preference, by a metric that they and the `rules` have."""
     slots = [name for name in next(iter(rules.values())) if name != metric] or [metric]
-    each = [_below(name, own.values, rules, slot) for slot in slots for name, own in tried.items()]
-    below = [one for one in each if one is not None]
-    counts = {name: sum(one.candidate == name for one in below) for name in tried}
+    each = [_below(name, trial.values, rules, slot) for slot in slots for name, trial in tried.items()]
+    below = [case for case in each if case is not None]
+    counts = {name: sum(case.candidate == name for case in below) for name in tried}
     left = [name for name in tried if counts[name] == min(counts.values())]
     best = max(left, key=lambda name: means_of(tried[name].values)[metric])
     gains = {name: tried[best].values[metric] - tried[name].values[metric] for name in left}
@@ -73,7 +73,7 @@ def pick(tried: Mapping[str, Tried], rules: Mapping[str, Mapping[str, Values]], 
     least = min(tried[name].seconds for name in serving)
     cheap = [name for name in serving if tried[name].seconds <= AS_CHEAP * least]
     by: By = "serves_new" if best not in serving else "cheaper" if best not in cheap else "earlier"
-    ahead = (slot for slot in slots if sum(one.metric == slot for one in below) == len(tried))
+    ahead = (slot for slot in slots if sum(case.metric == slot for case in below) == len(tried))
     return Pick(
         name=cheap[0],
         best=best,
@@ -85,15 +85,15 @@ def pick(tried: Mapping[str, Tried], rules: Mapping[str, Mapping[str, Values]], 
 
 
 def _below(
-    name: str, own: Mapping[str, Values], rules: Mapping[str, Mapping[str, Values]], metric: str
+    name: str, values: Mapping[str, Values], rules: Mapping[str, Mapping[str, Values]], metric: str
 ) -> Below | None:
     """How far a candidate is clearly below the best rule by `metric`; None if it is not."""
-    means = {rule: means_of(values)[metric] for rule, values in rules.items()}
-    rule = max(reversed(means), key=lambda one: means[one])  # of equals EASE, not its variant before it
-    difference = own[metric] - rules[rule][metric]
+    means = {rule: means_of(by_rule)[metric] for rule, by_rule in rules.items()}
+    rule = max(reversed(means), key=lambda other: means[other])  # a tie goes to EASE, not to its variant
+    difference = values[metric] - rules[rule][metric]
     if np.count_nonzero(~np.isnan(difference)) < LEAST_USERS:
         return None
-    found = summarise({metric: difference}, difference_interval)[metric]
-    if found["high"] >= 0:
+    summary = summarise({metric: difference}, difference_interval)[metric]
+    if summary["high"] >= 0:
         return None
-    return Below(name, metric, rule, means_of(own)[metric], means[rule], found["low"], found["high"])
+    return Below(name, metric, rule, means_of(values)[metric], means[rule], summary["low"], summary["high"])

@@ -1,4 +1,4 @@
-"""Baselines: the contract of a ranker without training steps, and the pairs of users and items behind it."""
+"""The contract of baselines, rankers without training steps, and the pairs of users and items behind them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ Offsets = NDArray[np.int64]
 Rows = NDArray[np.int32]
 
 _EVENTS_A_BLOCK = 2**22
-# A user's newest events that are read: pairs grow with the square of a history.
+# Baselines read so many of a user's newest events: pairs grow with the square of the history's length.
 MOST_EVENTS = 2_000
 
 
@@ -27,14 +27,14 @@ class Baseline:
     """A ranker without training steps.
 
     Attributes:
-        name: as in `--baselines`.
+        name: the name in `--baselines`.
         title: the name in sentences, such as "EASE".
-        fit: fits the baseline on the training part of the data; it scores users by their history before
-            the given part, which is what the towers read.
+        fit: fits the baseline on the training part of the data; the result scores users by their history
+            before the given part, which is the history that the towers read.
         obstacle: the reason, as a clause, why the baseline can't be fitted on this data here, or None.
-        limits: what it is fitted on alone, to bound its memory, or "" for all items of this data.
-        of_own_use: whether it ranks the items that the user has used: it is always there where these are
-            ranked, and nowhere else.
+        limits: a clause about the part of the data that it is limited to, to bound its memory, or "".
+        of_own_use: whether it ranks the items that the user has used; such a baseline is always there if
+            used items are ranked, and never otherwise.
         of_queries: whether it ranks by the texts of queries, in place of histories.
     """
 
@@ -54,8 +54,8 @@ HistoryScores = Callable[[Offsets, Rows], NDArray[np.float32]]
 def by_history(scores: HistoryScores, data: PreparedData, until: HistoryEnd) -> ScoresOf:
     """Score users by the distinct items of their history before `until`.
 
-    Items with a score of zero follow by their popularity in the training part; for users without a history,
-    and where no item has a score, that is the order of the whole catalog.
+    Items with a score of zero follow by their popularity in the training part. Popularity is the order of the
+    whole catalog for users without a history, and where no item has a score.
     """
     behind = popularity_order(data.item_counts("train"))
 
@@ -85,14 +85,14 @@ class Interactions:
     def training(cls, data: PreparedData) -> "Interactions":
         """The pairs of the training part, of the newest `MOST_EVENTS` events of each user.
 
-        Signals of a later part are no part of it, though the history of its first target has them.
+        Signals of a later part are left out, although the history of its first target has them.
         """
         offsets, blocks = [np.zeros(1, dtype=np.int64)], []
         repeaters = np.zeros(len(data.item_ids), dtype=np.int64)
         for first, last in pairwise(groups(np.asarray(data.offsets), _EVENTS_A_BLOCK).tolist()):
-            own, rows, counts = distinct_items(data, np.arange(first, last), data.splits[first:last, 0])
+            bounds, rows, counts = distinct_items(data, np.arange(first, last), data.splits[first:last, 0])
             repeaters += np.bincount(rows[counts > 1], minlength=len(repeaters))
-            offsets.append(own[1:] + offsets[-1][-1])
+            offsets.append(bounds[1:] + offsets[-1][-1])
             blocks.append(rows)
         items = np.concatenate(blocks)
         used = sparse_rows(np.concatenate(offsets), items, len(repeaters))
@@ -108,7 +108,7 @@ def sparse_rows(offsets: Offsets, items: Rows, item_count: int) -> Any:
 
 
 def used_pairs(data: PreparedData, users: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The newest `MOST_EVENTS` events of `users` [U] before `ends` [U], oldest first: u N + item, [E]."""
+    """The newest `MOST_EVENTS` events of `users` [U] before `ends` [U], oldest first: u N + item [E]."""
     starts = np.maximum(data.offsets[users], ends - MOST_EVENTS)
     owners = np.repeat(np.arange(len(users)), ends - starts)
     return owners * len(data.item_ids) + data.event_items[ranges(starts, ends - starts)]
@@ -120,7 +120,7 @@ def distinct_items(
     """The distinct items, ascending, of the newest `MOST_EVENTS` events of `users` [U] before `ends` [U].
 
     Returns:
-        Offsets int64 [U + 1], rows int32 [P], and how many events each is of, int64 [P]; user u has
+        Offsets int64 [U + 1], rows int32 [P], and the number of events of each row, int64 [P]; user u has
         `rows[offsets[u]:offsets[u + 1]]`.
     """
     item_count = len(data.item_ids)

@@ -1,7 +1,7 @@
-"""Baselines of the items that a user has used: the rules that a shop would write in some lines.
+"""Baselines that rank the items that a user has used: the rules that a shop would write in some lines.
 
-An event of a target kind takes its item, of data without kinds any event. All other items follow by their
-popularity.
+An event of a target kind takes its item; in data without kinds, every event does. Items that the user has not
+used follow by their popularity.
 """
 
 from collections.abc import Callable
@@ -26,14 +26,14 @@ FIVE = 5
 
 
 class Takes(NamedTuple):
-    """The M distinct items of U histories, by their user and row.
+    """The M distinct items of U histories, sorted by user and row.
 
     Attributes:
         owners: int64 [M], the index in [U]; rows: int64 [M], their items.
-        used: int64 [M], the place of the last use; taken: int64 [M], that of the last take, -1 for none.
-        counts: int64 [M], the number of takes; uses: int64 [M], of uses.
-        due: float64 [M], minus the distance from being due: of the logarithms of the time since the last take
-            and of the median time between the user's takes of it; minus infinity for fewer than two takes.
+        used: int64 [M], the place of the last use; taken: int64 [M], the place of the last take, -1 for none.
+        counts: int64 [M], the number of takes; uses: int64 [M], the number of uses.
+        due: float64 [M], minus the distance from being due, between the logarithms of the time since the last
+            take and of the median time between the user's takes; minus infinity for fewer than two takes.
     """
 
     owners: NDArray[np.int64]
@@ -47,11 +47,11 @@ class Takes(NamedTuple):
 
 Obstacle = Callable[[PreparedData], str | None]
 Order = Callable[[Takes], NDArray[np.int64]]
-"""The places [M] of the items of each history, worst first; histories may be mixed."""
+"""Sorts the M items of `Takes`: the indices [M], worst item of each history first; histories may be mixed."""
 
 
 def takes_of(events: Events, targets: list[int]) -> Takes:
-    """The items of these histories; without `targets`, the codes of target kinds, all events take."""
+    """The items of these histories; without `targets`, the codes of target kinds, all events are takes."""
     owners = np.repeat(np.arange(len(events.lengths)), events.lengths)
     pairs = np.column_stack([owners, events.rows])
     distinct, item, uses = np.unique(pairs, axis=0, return_inverse=True, return_counts=True)
@@ -76,33 +76,33 @@ def takes_of(events: Events, targets: list[int]) -> Takes:
 
 
 def fit_order(data: PreparedData, until: HistoryEnd, order: Order) -> ScoresOf:
-    """Used items by a rule of their takes, then all others by their popularity."""
+    """Rank used items by a rule of their takes, then all others by their popularity."""
     behind, targets = popularity_order(data.item_counts("train")), target_codes(data.manifest.kinds)
 
     def scores_of(users: NDArray[np.int64]) -> Tensor:
-        own = takes_of(uses_of(data, users, until, MOST_EVENTS), targets)
-        places = np.empty(len(own.rows), dtype=np.float32)
-        places[order(own)] = np.arange(1, len(own.rows) + 1)
+        takes = takes_of(uses_of(data, users, until, MOST_EVENTS), targets)
+        places = np.empty(len(takes.rows), dtype=np.float32)
+        places[order(takes)] = np.arange(1, len(takes.rows) + 1)
         scores = behind.repeat(len(users), 1)
-        scores[own.owners, own.rows] = torch.from_numpy(places)
+        scores[takes.owners, takes.rows] = torch.from_numpy(places)
         return scores
 
     return scores_of
 
 
 def fit_five_then_ease(data: PreparedData, until: HistoryEnd) -> ScoresOf:
-    """The five items that were taken last, then the others by EASE."""
+    """Rank the five items that were taken last first, then the others by EASE."""
     ease, targets = fit_ease(data, until), target_codes(data.manifest.kinds)
 
     def scores_of(users: NDArray[np.int64]) -> Tensor:
-        own, scores = takes_of(uses_of(data, users, until, MOST_EVENTS), targets), ease(users)
-        newest = np.lexsort((-own.taken, own.owners))
-        owners = own.owners[newest]
+        takes, scores = takes_of(uses_of(data, users, until, MOST_EVENTS), targets), ease(users)
+        newest = np.lexsort((-takes.taken, takes.owners))
+        owners = takes.owners[newest]
         rank = np.arange(len(owners)) - np.searchsorted(owners, owners)
-        newest = newest[(rank < FIVE) & (own.taken[newest] >= 0)]
-        rank = np.arange(len(newest)) - np.searchsorted(own.owners[newest], own.owners[newest])
-        top = scores.max(dim=1).values.numpy()[own.owners[newest]]
-        scores[own.owners[newest], own.rows[newest]] = torch.from_numpy(
+        newest = newest[(rank < FIVE) & (takes.taken[newest] >= 0)]
+        rank = np.arange(len(newest)) - np.searchsorted(takes.owners[newest], takes.owners[newest])
+        top = scores.max(dim=1).values.numpy()[takes.owners[newest]]
+        scores[takes.owners[newest], takes.rows[newest]] = torch.from_numpy(
             (top + np.maximum(np.abs(top), 1.0) * (FIVE - rank)).astype(np.float32)
         )
         return scores
@@ -126,21 +126,24 @@ def _rule(name: str, title: str, order: Order, obstacle: Obstacle = lambda data:
 
 
 OWN_ITEMS = (
-    _rule("last_used", "last used items", lambda own: np.argsort(own.used)),
-    _rule("most_used", "most used items", lambda own: np.lexsort((own.used, own.uses))),
+    _rule("last_used", "last used items", lambda takes: np.argsort(takes.used)),
+    _rule("most_used", "most used items", lambda takes: np.lexsort((takes.used, takes.uses))),
     _rule(
-        "last_bought", "last bought items", lambda own: np.lexsort((own.used, own.taken)), _without_signals
+        "last_bought",
+        "last bought items",
+        lambda takes: np.lexsort((takes.used, takes.taken)),
+        _without_signals,
     ),
     _rule(
         "most_bought",
         "most bought items",
-        lambda own: np.lexsort((own.used, own.uses, own.counts)),
+        lambda takes: np.lexsort((takes.used, takes.uses, takes.counts)),
         _without_signals,
     ),
     _rule(
         "due_again",
         "items due again",
-        lambda own: np.lexsort((own.used, own.taken, own.due)),
+        lambda takes: np.lexsort((takes.used, takes.taken, takes.due)),
         _without_times,
     ),
     Baseline(

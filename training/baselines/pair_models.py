@@ -30,21 +30,21 @@ from turret.training.evaluation.top_rows import top_rows
 
 Scores = NDArray[np.float32]
 
-# Neighbours of all items together, 8 bytes each: 512 MB.
+# All items together have at most so many neighbours, 8 bytes each: 512 MB.
 MOST_NEIGHBOURS = 2**26
-# Weights of pairs of items held at once, 4 bytes each.
+# So many weights of pairs of items are held at once, 4 bytes each.
 _HELD = 2**22
-# Usual values on implicit data (Dacrema et al. 2019, "Are we really making much progress?").
+# These values are usual on implicit data (Dacrema et al. 2019, "Are we really making much progress?").
 KNN_NEIGHBOURS, KNN_SHRINKAGE = 100, 10.0
-# Matrices of EASE of 400 MB, of which two exist at once.
+# A matrix of EASE takes 400 MB with so many items, and two exist at once.
 MOST_ITEMS = 10_000
 FACTORS, REGULARISATION, CONFIDENCE, ITERATIONS = 64, 0.1, 10.0, 15
 
 
 def pair_counts(used: Any) -> Iterator[tuple[slice, Any]]:
-    """c_ij, the number of users of both items of the sparse `used` [U, N]: blocks of sparse rows [b, N].
+    """Yield c_ij, the number of users of both items of the sparse `used` [U, N], in sparse blocks [b, N].
 
-    The diagonal has the users of each item.
+    The diagonal has the number of users of each item.
     """
     item_count, by_item = used.shape[1], used.T.tocsr()
     size = max(1, _HELD // item_count)
@@ -78,30 +78,30 @@ def nearest(log: Interactions, most: int, norms: Scores, shrinkage: float) -> An
         weights[places, counts.indices] = counts.data / near
         weights[np.arange(len(weights)), np.arange(rows.start, rows.stop)] = -np.inf
         best = top_rows(torch.from_numpy(weights), most).numpy()
-        found = best >= 0
-        ends = np.concatenate([[0], np.cumsum(found.sum(axis=1))])
-        kept = np.take_along_axis(weights, best, axis=1)[found]
-        parts.append(csr_matrix((kept, best[found], ends), shape=counts.shape))
+        exist = best >= 0
+        ends = np.concatenate([[0], np.cumsum(exist.sum(axis=1))])
+        kept = np.take_along_axis(weights, best, axis=1)[exist]
+        parts.append(csr_matrix((kept, best[exist], ends), shape=counts.shape))
     return vstack(parts, format="csr")
 
 
 def fit_co_occurrence(data: PreparedData, until: HistoryEnd) -> ScoresOf:
-    """Weight c_ij, the number of users of both items, for as many neighbours as memory allows."""
+    """Sum weights c_ij, the number of users of both items, over as many neighbours as memory allows."""
     log = Interactions.training(data)
     norms, count = np.ones(len(data.item_ids), dtype=np.float32), _neighbours(data, len(data.item_ids))
     return _scores_of(nearest(log, count, norms, 0.0), log.item_repeaters, data, until)
 
 
 def fit_item_knn(data: PreparedData, until: HistoryEnd) -> ScoresOf:
-    """Weight c_ij / (sqrt(c_i c_j) + shrinkage), the shrunk cosine, for the nearest 100 neighbours.
+    """Sum weights c_ij / (sqrt(c_i c_j) + shrinkage), the shrunk cosines, over the nearest 100 neighbours.
 
     Source: Sarwar et al. 2001, with the shrinkage of Bell & Koren 2007.
     """
     log = Interactions.training(data)
     norms = np.sqrt(np.maximum(log.item_users, 1)).astype(np.float32)
-    own = log.item_repeaters / (log.item_users + KNN_SHRINKAGE)
+    self_weights = log.item_repeaters / (log.item_users + KNN_SHRINKAGE)
     neighbours = nearest(log, _neighbours(data, KNN_NEIGHBOURS), norms, KNN_SHRINKAGE)
-    return _scores_of(neighbours, own, data, until)
+    return _scores_of(neighbours, self_weights, data, until)
 
 
 def _neighbours(data: PreparedData, wanted: int) -> int:
@@ -117,20 +117,23 @@ def _neighbour_limits(data: PreparedData, wanted: int | None = None) -> str:
 
 
 def _scores_of(
-    neighbours: Any, own: NDArray[np.int64] | NDArray[np.float64], data: PreparedData, until: HistoryEnd
+    neighbours: Any,
+    self_weights: NDArray[np.int64] | NDArray[np.float64],
+    data: PreparedData,
+    until: HistoryEnd,
 ) -> ScoresOf:
-    """Scores by the weights of neighbours, sparse [N, N], and of each item for itself, `own` [N]."""
+    """Scores by the weights of neighbours, sparse [N, N], and of each item for itself, `self_weights` [N]."""
 
     def scores(offsets: Offsets, items: Rows) -> NDArray[np.float32]:
-        result: Scores = (sparse_rows(offsets, items, len(own)) @ neighbours).toarray()
-        result[np.repeat(np.arange(len(result)), np.diff(offsets)), items] += own[items]
+        result: Scores = (sparse_rows(offsets, items, len(self_weights)) @ neighbours).toarray()
+        result[np.repeat(np.arange(len(result)), np.diff(offsets)), items] += self_weights[items]
         return result
 
     return by_history(scores, data, until)
 
 
 def ease_weights(counts: NDArray[np.float32], regularisation: float) -> Tensor:
-    """B = I - P diag(1 / diag P) with P = (X'X + regularisation I)^-1, and zeros on the diagonal.
+    """The weights B = I - P diag(1 / diag P), P = (X'X + regularisation I)^-1, with zeros on the diagonal.
 
     Source: Steck 2019, "Embarrassingly shallow autoencoders for sparse data", eq. 8. `counts` is changed.
 
@@ -144,7 +147,7 @@ def ease_weights(counts: NDArray[np.float32], regularisation: float) -> Tensor:
     gram = torch.from_numpy(counts)
     gram.diagonal().add_(regularisation)
     torch.linalg.cholesky(gram, out=gram)
-    # The inverse is symmetric and comes by columns; sums over histories read rows.
+    # The inverse is symmetric and stored by columns; sums over histories read rows.
     precision = torch.cholesky_inverse(gram).mT.contiguous()
     precision.div_(-precision.diagonal().clone())
     precision.fill_diagonal_(0.0)
@@ -155,8 +158,8 @@ def fit_ease(data: PreparedData, until: HistoryEnd) -> ScoresOf:
     """EASE on the most popular items of a large catalog; the others follow by popularity.
 
     The regularisation is the mean number of users of an item, the mean of diag X'X: about the 500 that
-    Steck 2019 uses on MovieLens 20M. The diagonal, which he leaves empty, predicts another use of the item
-    from the first, by a ridge regression too; it matters where used items are ranked.
+    Steck 2019 uses on MovieLens 20M. The diagonal, which Steck leaves empty, predicts another use of the item
+    from the first, by a ridge regression too; the diagonal matters where used items are ranked.
     """
     log = Interactions.training(data)
     kept = np.sort(np.argsort(-log.item_users, kind="stable")[:MOST_ITEMS])
@@ -167,8 +170,8 @@ def fit_ease(data: PreparedData, until: HistoryEnd) -> ScoresOf:
     for rows, block in pair_counts(log.used[:, kept]):
         counts[rows] = block.toarray()
     weights = ease_weights(counts, regularisation)
-    own = log.item_repeaters[kept] / (log.item_users[kept] + regularisation)
-    weights.diagonal().copy_(torch.from_numpy(own))
+    self_weights = log.item_repeaters[kept] / (log.item_users[kept] + regularisation)
+    weights.diagonal().copy_(torch.from_numpy(self_weights))
 
     def scores(offsets: Offsets, items: Rows) -> NDArray[np.float32]:
         rows = new_rows[items]
@@ -176,7 +179,7 @@ def fit_ease(data: PreparedData, until: HistoryEnd) -> ScoresOf:
         known, starts = torch.from_numpy(rows[rows >= 0]), torch.from_numpy(before[:-1])
         result = torch.zeros(len(starts), len(data.item_ids))
         summed = embedding_bag(known, weights, starts, mode="sum")
-        # Raised above zero, which by_history keeps for items without a score.
+        # Scores are raised above zero, which by_history keeps for items without a score.
         lowest = summed.min(dim=1, keepdim=True).values
         raised = (summed - lowest) + torch.finfo(torch.float32).tiny
         has_items = torch.from_numpy(np.diff(before) > 0)
@@ -187,19 +190,20 @@ def fit_ease(data: PreparedData, until: HistoryEnd) -> ScoresOf:
 
 
 def ease_limits(data: PreparedData) -> str:
-    """The items that EASE is fitted on alone; empty for all."""
+    """The clause about the items that EASE is fitted on; empty for all items."""
     return f"the {MOST_ITEMS:,} most popular items" * (len(data.item_ids) > MOST_ITEMS)
 
 
 def fit_als(data: PreparedData, until: HistoryEnd) -> ScoresOf:
-    """Factors by alternating least squares; vectors of users are solved from their histories.
+    """Fit factors by alternating least squares; vectors of users are solved from their histories.
 
-    The weight of a pair is 10, that of all others 1; 64 factors, 15 iterations. 256 bytes a user and item.
+    The weight of a used pair of user and item is 10, the weight of all other pairs 1. There are 64 factors
+    (256 bytes per user and item) and 15 iterations.
     """
     from implicit.cpu.als import AlternatingLeastSquares
 
     with warnings.catch_warnings():
-        # It advises to set an environment variable for the threads of the linear algebra library.
+        # implicit advises to set an environment variable for the threads of the linear algebra library.
         warnings.simplefilter("ignore")
         model = AlternatingLeastSquares(
             factors=FACTORS,

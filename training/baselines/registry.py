@@ -1,7 +1,7 @@
 """The baselines by name, and the choice of `--baselines`.
 
-Here are those by counts (the most used items, of all and of the newest events, and the user's own items), and
-BM25, the baseline of queries.
+This module has the baselines by counts, of all events and of the newest ones, and BM25, the baseline of
+queries.
 """
 
 import re
@@ -22,17 +22,17 @@ from turret.training.evaluation.ranking import ScoresOf, popularity_order, popul
 from turret.training.used_items import leaves_out_all
 
 RECENT_SHARE = 0.1
-# Events that estimate the time from which on an event is recent.
+# So many events estimate the time from which on an event is recent.
 _SAMPLE = 2**20
 K1, B = 1.2, 0.75
-# Scripts without blanks between words: Chinese and Japanese characters, and Thai.
+# These scripts have no blanks between words: Chinese and Japanese characters, and Thai.
 _UNSPACED = r"\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
 _TERMS = re.compile(rf"[{_UNSPACED}]+|[^\W{_UNSPACED}]+")
 _IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
 
 
 def newest_tenth(data: PreparedData) -> tuple[NDArray[np.bool_], float]:
-    """Whether events are in the newest tenth of the training part, bool [E], and how long that is.
+    """Whether events are in the newest tenth of the training part, bool [E], and the time that it spans.
 
     The tenth is measured on a million evenly spaced events.
     """
@@ -48,31 +48,35 @@ def newest_tenth(data: PreparedData) -> tuple[NDArray[np.bool_], float]:
 
 
 def fit_recent(data: PreparedData, until: HistoryEnd) -> ScoresOf:
-    """Items by their number of targets in the newest tenth of the training part, then by all of it."""
+    """Rank items by their number of targets in the newest tenth of the training part, then in all of it."""
     newest = data.only_targets(np.flatnonzero(newest_tenth(data)[0]))
     recent = np.bincount(data.event_items[newest], minlength=len(data.item_ids))
-    # Both in one number: no item has more than 2^31 events.
+    # One number holds both counts: no item has more than 2^31 events.
     return popularity_scores((recent << 31) + data.item_counts("train"))
 
 
 def terms(text: str) -> list[str]:
     """The words of a text in lower case; pairs of characters where a script has no blanks between words."""
-    found: list[str] = []
+    words: list[str] = []
     for run in _TERMS.findall(text.casefold()):
         if _IS_UNSPACED.match(run) and len(run) > 1:
-            found += [run[start : start + 2] for start in range(len(run) - 1)]
+            words += [run[start : start + 2] for start in range(len(run) - 1)]
         else:
-            found.append(run)
-    return found
+            words.append(run)
+    return words
 
 
 def _texts(data: PreparedData) -> list[str]:
-    """The fields of items that are texts of their features."""
-    return [one.name for one in data.item_features.features if one.kind == "text" and one.name in data.fields]
+    """The names of the text features of items that are fields, too."""
+    return [
+        feature.name
+        for feature in data.item_features.features
+        if feature.kind == "text" and feature.name in data.fields
+    ]
 
 
 def fit_bm25(data: PreparedData, until: HistoryEnd) -> ScoresOf:
-    """Items by BM25 with k1 = 1.2 and b = .75, by the library bm25s; those that share no term by popularity.
+    """Rank items by BM25 (k1 = 1.2, b = 0.75, library bm25s); items that share no term follow by popularity.
 
     Source: Robertson & Zaragoza 2009; Lu 2024, "BM25S".
     """
@@ -81,7 +85,7 @@ def fit_bm25(data: PreparedData, until: HistoryEnd) -> ScoresOf:
     index = bm25s.BM25(k1=K1, b=B)
     rows = zip(*(data.fields[name] for name in _texts(data)), strict=True)
     texts = [" ".join(str(value) for value in row if value is not None) for row in rows]
-    # A text of no term is one of a term that no query has.
+    # A text without terms gets a term that no query has.
     index.index([terms(text) or ["\0"] for text in texts], show_progress=False)
 
     behind = popularity_order(data.item_counts("train"))
@@ -100,8 +104,8 @@ POPULARITY = Baseline(
     "popularity", "popularity", lambda data, until: popularity_scores(data.item_counts("train"))
 )
 BASELINES = {
-    one.name: one
-    for one in (
+    baseline.name: baseline
+    for baseline in (
         POPULARITY,
         Baseline(
             "recent_popularity",
@@ -129,11 +133,11 @@ def chosen_baselines(
 ) -> tuple[list[Baseline], dict[str, str]]:
     """The named baselines in the order of the registry.
 
-    Popularity is always one, and so are those of the user's own use unless `exclude_seen` masks all of that.
-    Queries, which have no histories, have BM25 and popularity alone.
+    Popularity is always there, and so are the baselines of used items unless `exclude_seen` masks all used
+    items. Queries, which have no histories, have BM25 and popularity alone.
 
     Returns:
-        The baselines, and by name the reasons why others of "all" can't be fitted here.
+        The baselines, and the reasons why others of "all" can't be fitted here, by name.
 
     Raises:
         TrainingError: there is no such baseline, or a named one can't be fitted here.

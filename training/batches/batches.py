@@ -26,11 +26,11 @@ _USERS_A_BLOCK = 65536
 
 
 def padded_negatives(negatives: Negatives, targets: Positions) -> tuple[Tensor, Tensor]:
-    """The negatives of the events at `targets` [B], in rows as long as the longest.
+    """The negatives of the events at `targets` [B], in rows padded to the longest.
 
     Returns:
-        int64 [B, K], the item rows, -1 for none; and float32 [B, K], their weights: ones for data without
-        weights, zeros for none.
+        int64 [B, K], the item rows, -1 for padding; and float32 [B, K], their weights: ones for data without
+        weights, zeros for padding.
     """
     firsts = np.asarray(negatives.offsets[targets])
     lengths = np.asarray(negatives.offsets[targets + 1]) - firsts
@@ -64,10 +64,10 @@ class Batch:
         targets: int64 [B], the next item row of each example.
         weights: float32 [B], the weight of each target event; ones for data without weights.
         negatives: int64 [B, K], the given negatives of each target, -1 for none; None where they aren't read.
-        negative_weights: float32 [B, K], their weights.
-        groups: int64 [B], the number of each query's answer, where several items have one; else None.
-        is_padding: whether the examples, of weight zero, stand in for none: a process without a part of a
-            batch takes part in its step.
+        negative_weights: float32 [B, K], the weights of the negatives.
+        groups: int64 [B], the number of each query's answer if items may share answers; else None.
+        is_padding: whether the examples have weight zero and stand in for no examples: a process without a
+            part of a batch still takes part in the step.
     """
 
     histories: PackedHistories
@@ -94,9 +94,9 @@ class Batch:
 
     def as_padding(self) -> "Batch":
         """The same examples with weight zero."""
-        given = None if self.negative_weights is None else torch.zeros_like(self.negative_weights)
+        zeros = None if self.negative_weights is None else torch.zeros_like(self.negative_weights)
         weights = torch.zeros_like(self.weights)
-        return replace(self, weights=weights, negative_weights=given, is_padding=True)
+        return replace(self, weights=weights, negative_weights=zeros, is_padding=True)
 
     def _moved(self, histories: PackedHistories, move: Callable[[Tensor], Tensor]) -> "Batch":
         moved: dict[str, Any] = {
@@ -138,7 +138,7 @@ class TrainingBatches:
         begins, ends = np.asarray(data.offsets[:-1]), np.asarray(data.splits[:, 0])
         longest = min(span_length, batch_size)
         if context == "full_set":
-            # One span for all targets, as a user's vector does not depend on the target.
+            # All targets of a user share one span, as the user's vector does not depend on the target.
             longest = max(1, int((ends - begins).max(initial=0)))
         self.spans = cut_spans(begins, ends, context, longest, history_length)
         limit = None if context in (*SETS, "none") else history_length
@@ -167,7 +167,7 @@ class TrainingBatches:
     def of(
         cls, experiment: ExperimentConfig, data: PreparedData, batch_size: int | None = None
     ) -> "TrainingBatches":
-        """The batches of an experiment; `batch_size` replaces its own."""
+        """The batches of an experiment; `batch_size` replaces that of the experiment."""
         settings, user = experiment.training, experiment.tower.user
         size = batch_size or settings.batch_size
         return cls(
@@ -193,8 +193,8 @@ class TrainingBatches:
     ) -> Iterator[Batch]:
         """The batches of one epoch, starting with batch `first`.
 
-        Whole spans fill a batch until it holds at least `batch_size` examples. A `share` of (i, n) is part i
-        of each batch cut into n, which have nearly as many examples each.
+        Whole spans fill a batch until it holds at least `batch_size` examples. A `share` of (i, n) yields
+        part i of n of each batch; the parts have nearly equal numbers of examples.
         """
         spans = self.spans.take(order.permutation(len(self.spans)))
         lengths = spans.counts
@@ -234,7 +234,7 @@ class TrainingBatches:
         return ends - firsts if self._first_uses is None else self.targets.items_between(firsts, ends)
 
     def _histories(self, spans: Spans, targets: Positions) -> PackedHistories:
-        """The windows of `targets` [B], of the events that their spans read."""
+        """The windows of `targets` [B] among the events that their spans read."""
         lengths, read = spans.counts, self._count(spans.contexts, spans.stops)
         bases = np.repeat(np.cumsum(read) - read, lengths)
         positions = bases + self._count(np.repeat(spans.contexts, lengths), targets)
@@ -298,8 +298,8 @@ def target_counts(
 ) -> Positions:
     """How often each item is one of the training `targets` in that context: int64 [N].
 
-    Events without a context (a user's first, or only one) and events before `start_time` are none. Without
-    `targets` all events are, of data with kinds those of target kinds.
+    Events without a context (a user's first or only event) and events before `start_time` are no targets. By
+    default `targets` are all events, or all events of target kinds in data with kinds.
     """
     targets = targets or Targets(data, _of_target_kinds(data))
     begins, ends = np.asarray(data.offsets[:-1]), np.asarray(data.splits[:, 0])
@@ -317,7 +317,7 @@ def target_counts(
 
 
 def _with_others(spans: Spans, targets: Targets) -> Spans:
-    """Without the sets of users who used a single item, where a set has each item once."""
+    """Drop the spans of users who used a single item, if histories are sets that have each item once."""
     if targets.first_uses is None:
         return spans
     return spans.take(np.flatnonzero(targets.items_between(spans.contexts, spans.stops) > 1))
@@ -337,10 +337,10 @@ def _training_period(data: PreparedData) -> tuple[float, float]:
 
 
 def prefetched(batches: Iterator[Batch], device: torch.device) -> Iterator[Batch]:
-    """Yield the same batches on `device`; a thread makes up to AHEAD before they are needed.
+    """Yield the same batches on `device`; a thread makes up to AHEAD batches before they are needed.
 
-    For devices other than the CPU, where waking a thread costs as much as making a batch. For CUDA, batches
-    are copied from pinned memory while the device computes. Errors are raised in place of their batch.
+    This suits devices other than the CPU, where waking a thread costs as much as making a batch. For CUDA,
+    batches are copied from pinned memory while the device computes. An error is raised in place of its batch.
     """
 
     def make() -> Batch | None:
@@ -361,8 +361,8 @@ def prefetched(batches: Iterator[Batch], device: torch.device) -> Iterator[Batch
 class PreparedStatistics:
     """Item counts of `data`, where towers read histories as `context` says.
 
-    `start_time` is that of training: only events from then on are positives. `targets` are those that the
-    towers learn, by default all of target kinds.
+    `start_time` is the start of training: only events from then on are positives. `targets` are the events
+    that the towers learn, by default all events of target kinds.
     """
 
     data: PreparedData
@@ -372,7 +372,7 @@ class PreparedStatistics:
 
     @property
     def item_count(self) -> int:
-        """N."""
+        """The number of items, N."""
         return len(self.data.item_ids)
 
     def item_counts(self) -> Positions:
@@ -401,7 +401,7 @@ class PreparedStatistics:
 
 
 def _added(pairs: Positions, counts: Positions, more: Positions) -> tuple[Positions, Positions]:
-    """The counted `pairs` with each of `more` counted as well."""
+    """The distinct pairs and their counts, after counting each of `more` as well."""
     together = np.concatenate([pairs, more])
     once = np.concatenate([counts, np.ones(len(more), dtype=np.int64)])
     distinct, positions = np.unique(together, return_inverse=True)

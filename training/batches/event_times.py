@@ -30,9 +30,9 @@ def request_times(data: PreparedData, users: Positions, ends: Positions) -> Seco
 
 
 def request_moments(data: PreparedData, users: Positions, ends: Positions) -> NDArray[np.float64]:
-    """The same in the unit of `data.times`.
+    """The assumed times of requests, as of `request_times`, in the unit of `data.times`.
 
-    It is the time of the user's next event; after the last one, the end of the log.
+    A request is at the time of the user's next event; after the last event, at the end of the log.
     """
     following = data.times[np.minimum(ends, len(data.times) - 1)].astype(np.float64)
     return np.where(ends < data.offsets[users + 1], following, float(data.manifest.time.last))
@@ -43,7 +43,7 @@ def packed_times(
 ) -> tuple[Tensor, Tensor]:
     """The gaps and clocks of the events `starts[s]:ends[s]` of `users[s]`, at least one each, concatenated.
 
-    Each event is followed by the user's next; see `tower.layers.packed.PackedHistories`.
+    Each event is followed by the user's next event; see `tower.layers.packed.PackedHistories`.
 
     Returns:
         float32 [P] and float32 [P].
@@ -57,7 +57,7 @@ def packed_times(
 
 
 def first_events(data: PreparedData, start_time: str | float) -> Positions:
-    """The position of each user's first training event at or after `start_time`, else their end: int64 [U].
+    """The position of each user's first training event from `start_time` on, else of their end: int64 [U].
 
     Args:
         data: prepared data with times.
@@ -65,7 +65,7 @@ def first_events(data: PreparedData, start_time: str | float) -> Positions:
             microseconds since 1970; a number where the order column holds plain numbers.
 
     Raises:
-        TrainingError: the data has no times, or `start_time` is not one of them.
+        TrainingError: the data has no times, or `start_time` is not a value of their kind.
     """
     bound = _as_stored(data, start_time)
     begins, ends = (np.asarray(bounds) for bounds in data.bounds("train"))

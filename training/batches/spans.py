@@ -11,7 +11,7 @@ from turret.training.batches.event_times import Positions
 
 @dataclass(frozen=True)
 class Spans:
-    """Runs of targets of one user each, as positions among all events.
+    """Runs of targets, each of one user, as positions among all events.
 
     Attributes:
         users: int64 [S], the user row.
@@ -19,7 +19,7 @@ class Spans:
         stops: int64 [S], one past the last event that they may read.
         firsts: int64 [S], the first target.
         ends: int64 [S], one past the last target.
-        counts: int64 [S], the number of targets: all events between the two, but those of signals.
+        counts: int64 [S], the number of targets: all events from `firsts` to `ends` without signals.
     """
 
     users: Positions
@@ -37,7 +37,7 @@ class Spans:
         return Spans(**{name: column[indices] for name, column in vars(self).items()})
 
     def share(self, part: int, parts: int) -> Positions:
-        """The indices of part `part` of `parts` of the spans, which have nearly as many targets each.
+        """The indices of the spans of part `part` of `parts`, which have nearly equal numbers of targets.
 
         A span belongs to the part that its middle target lies in; a part may be empty.
         """
@@ -60,7 +60,7 @@ class Spans:
         """Keep the events at `targets` (ascending) as targets; the others are only read as history.
 
         `history_length` limits the context before the first target, and targets read nothing after the last
-        one; None keeps the context.
+        target; None keeps the context.
         """
         low, high = np.searchsorted(targets, self.firsts), np.searchsorted(targets, self.ends)
         some = np.flatnonzero(high > low)
@@ -77,16 +77,16 @@ def cut_spans(
 ) -> Spans:
     """Cut each user's targets into spans of at most `longest`, which read the events of their `context`.
 
-    "causal_window": the events before a target, and the first event of a history is no target: it has no
+    "causal_window": a target reads the events before it. The first event of a history is no target: it has no
     history, and the service answers such a request with popular items, not with the tower.
-    "causal_segment": the same from one position on for all targets of a span, of which there are at most
-    `history_length`; cutting starts at the newest event, so the short span is the oldest. Sets: the user's
-    newest events; users with one event have no span. "none", for queries: no event.
+    "causal_segment": the same, but all targets of a span, at most `history_length`, read from one position
+    on; cutting starts at the newest event, so the short span is the oldest. Sets: a target reads the user's
+    newest events; users with one event have no span. "none", for queries: a target reads no event.
 
     Args:
         begins: [U], each user's first event.
         ends: [U], one past each user's last training event.
-        context: of the user tower.
+        context: the context of the user tower.
         longest: the maximum number of targets of a span.
         history_length: the maximum number of events that a target reads.
     """

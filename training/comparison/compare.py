@@ -22,7 +22,7 @@ from turret.training.run import MODEL, PER_USER, RUN, Run
 from turret.training.verdict.verdict import best_baseline_finding, main_metric, told_findings
 
 _MOST, _LIMIT = 1000, 2**32
-# Findings about the data and the settings: the same for all seeds.
+# Findings of these kinds are about the data and the settings, so they are the same for all seeds.
 _OF_DATA = ("baseline_limits", "baseline_left_out", "unread_features", "unread_order", "repeats")
 Runs = Sequence[Run]
 """One side of a comparison: a run, or the runs of several seeds as their average."""
@@ -51,13 +51,13 @@ def seed_folder(folder: Path, seed: int) -> Path:
 
 
 def begun_seeds(folder: Path) -> list[int]:
-    """The seeds whose training has begun in a folder; none where it is that of one run."""
+    """The seeds whose training has begun in a folder; none in the folder of a single run."""
     names = (path.parent.name.removeprefix("seed-") for path in folder.glob(f"seed-*/{RUN}"))
     return sorted(int(name) for name in names if name.isdecimal())
 
 
 def is_finished(run: Run) -> bool:
-    """Whether the training of a run has ended, and its refit."""
+    """Whether the training of a run and its refit have ended."""
     progress, has_model = run.progress(), (run.folder / MODEL).is_file()
     return progress is not None and progress.finished and has_model and not run.lacks_refit()
 
@@ -75,7 +75,7 @@ def open_runs(folder: Path) -> list[Run]:
 
 
 def spread(values: Sequence[float]) -> dict[str, Any]:
-    """The `mean`, the sample standard `deviation` (None of one value), and the `values` themselves."""
+    """The `mean`, the sample standard `deviation` (None for one value), and the `values` themselves."""
     deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None
     if deviation is not None and min(values) == max(values):
         deviation = 0.0  # without the rounding error of the mean
@@ -85,14 +85,14 @@ def spread(values: Sequence[float]) -> dict[str, Any]:
 def training_summary(runs: Sequence[Run]) -> dict[str, Any]:
     """The spread of the training figures of finished runs.
 
-    The metrics are the best one of the validation part and those of its slots; data without that part has no
+    The metrics are the best validation metric and those of its slots; data without a validation part has no
     such entries.
     """
     ends = [end for run in runs if (end := run.progress()) is not None]
     best = [value for run in runs if (value := run.best())]
-    names = [name for name in best[0] if all(name in one for one in best)] if best else []
+    names = [name for name in best[0] if all(name in metrics for metrics in best)] if best else []
     return {
-        **{f"validation {name}": spread([one[name] for one in best]) for name in names},
+        **{f"validation {name}": spread([metrics[name] for metrics in best]) for name in names},
         "epochs": spread([end.epoch for end in ends]),
         "seconds": spread([end.seconds for end in ends]),
     }
@@ -104,7 +104,7 @@ def evaluation_summary(runs: Sequence[Run], part: EvaluatedPart) -> dict[str, An
     Returns:
         For each ranker and metric its `spread` over seeds, with the 95 % interval over users of the figures
         averaged over seeds (`low`, `high`); `differences` of the towers from each other ranker, paired by
-        user after that average, and the verdict: of these, and of the data.
+        user after that average; and the `verdict` on these differences and on the data.
     """
     experiment = runs[0].experiment
     reports = [run.metrics()[part] for run in runs]
@@ -112,9 +112,9 @@ def evaluation_summary(runs: Sequence[Run], part: EvaluatedPart) -> dict[str, An
     described = {
         name: {
             metric: {**spread([report[name][metric]["mean"] for report in reports]), **interval}
-            for metric, interval in summarise(own).items()
+            for metric, interval in summarise(averaged).items()
         }
-        for name, own in values.items()
+        for name, averaged in values.items()
     }
     counts = ("users", "users_with_negatives", "items", "relevant_items", "relevant_cold", "slots")
     report = {
@@ -129,7 +129,7 @@ def evaluation_summary(runs: Sequence[Run], part: EvaluatedPart) -> dict[str, An
 
 
 def open_sides(folders: Sequence[Path]) -> list[Runs]:
-    """Open the runs of a comparison. Raises TrainingError for fewer than two, or what `Run.read` raises."""
+    """Open the runs of a comparison. Raises TrainingError for fewer than two, or the errors of `Run.read`."""
     if len(folders) < 2:
         raise TrainingError("a comparison needs at least two runs; name another one.")
     return [open_runs(folder) for folder in folders]
@@ -140,20 +140,20 @@ def compare(
 ) -> dict[str, Any]:
     """Compare runs with the first of them; a folder of several seeds counts as one run, their average.
 
-    `slices` name some of the users of the part, bool [U] each: by default those whose first target they had
-    used before and the others, if there are both.
+    `slices` are groups of the users of the part by name, bool [U] each: by default the users who had used
+    their first target before and the others, if there are both.
 
     Returns:
         A JSON-ready report: for each run its metrics over the common users, `difference` to the first run
         (`{mean, low, high}`, 95 % intervals, paired by user), cost and size, and `baseline`, the
         finding of its evaluation about the best baseline; `slices` with `metrics` and `difference` of each
         run; `slots`, the share of the targets in each half of an answer; and `settings`, the values of the
-        settings that differ, in the order of the runs, None for a setting that a run lacks. Of several seeds,
-        each user's figures, the cost and the size are means, `seeds` lists them, and `deviation` has the
-        standard deviation of each metric over seeds.
+        settings that differ, in the order of the runs, None for a setting that a run lacks. With several
+        seeds, each user's figures, the cost and the size are means, `seeds` lists the seeds, and `deviation`
+        has the standard deviation of each metric over seeds.
 
     Raises:
-        TrainingError: a run is not evaluated on `part`, they share no user, or not all those of `slices`;
+        TrainingError: a run is not evaluated on `part`, the runs share no user or not all users of `slices`,
             or there are fewer than two runs.
     """
     sides = open_sides(folders)
@@ -175,8 +175,8 @@ def compare(
         "users": len(used),
         "same_data": len({run.fingerprint for run in every}) == 1,
         "runs": [
-            {"run": str(folder), **own, **_described(folder, runs, part)}
-            for folder, own, runs in zip(folders, measured, sides, strict=True)
+            {"run": str(folder), **summary, **_described(folder, runs, part)}
+            for folder, summary, runs in zip(folders, measured, sides, strict=True)
         ],
         "slices": {
             name: {"users": int(members.sum()), "runs": _measured(values, members)}
@@ -190,9 +190,9 @@ def compare(
 def _common_values(
     folders: Sequence[Path], sides: Sequence[Runs], part: EvaluatedPart
 ) -> tuple[list[dict[str, Values]], NDArray[np.bool_]]:
-    """The metrics that all runs have, over their common users, and which of these take an item again.
+    """The metrics that all runs have, over their common users, and which of these users take an item again.
 
-    A user for whom one of the runs lacks a metric, as the AUC without negatives, has NaN in all of them.
+    A user for whom a run lacks a metric, such as the AUC without negatives, has NaN in all runs.
     """
     for folder, runs in zip(folders, sides, strict=True):
         for run in runs:
@@ -212,8 +212,8 @@ def _common_values(
         columns = [table.values[TOWERS][name][rows] for table, rows in zip(tables, places, strict=True)]
         lacking = np.isnan(columns).any(axis=0)
         if not lacking.all():
-            for own, column in zip(values, columns, strict=True):
-                own[name] = np.where(lacking, np.nan, column)
+            for metrics, column in zip(values, columns, strict=True):
+                metrics[name] = np.where(lacking, np.nan, column)
     if not users or not values[0]:
         raise TrainingError(
             f"{', '.join(map(str, folders))}: the evaluations have no {'metric' if users else 'user'} in "
@@ -225,25 +225,25 @@ def _common_values(
 def _measured(values: Sequence[dict[str, Values]], members: NDArray[np.bool_]) -> list[dict[str, Any]]:
     """Each run's `metrics` for some of the users, and its `difference` to the first run."""
     summaries: list[dict[str, Any]] = []
-    for own in values:
-        gains = {name: (value - values[0][name])[members] for name, value in own.items()}
-        metrics = summarise({name: value[members] for name, value in own.items()})
+    for run in values:
+        gains = {name: (value - values[0][name])[members] for name, value in run.items()}
+        metrics = summarise({name: value[members] for name, value in run.items()})
         difference = summarise(gains, difference_interval) if summaries else None
         summaries.append({"metrics": metrics, "difference": difference})
     return summaries
 
 
 def _described(folder: Path, runs: Runs, part: EvaluatedPart) -> dict[str, Any]:
-    """Seeds and deviations of metrics over them, the finding about the best baseline, cost and size.
+    """The seeds, the deviations of metrics over seeds, the finding about the best baseline, cost and size.
 
-    None for a figure that is unknown. Costs of several seeds are means; each has a model of the same size.
+    An unknown figure is None. Costs of several seeds are means; the models of all seeds have the same size.
     """
     seeds, deviation, report = None, None, runs[0].metrics()[part]
     if runs[0].folder != folder:
         seeds, report = _seeds(runs), evaluation_summary(runs, part)
         tables = [load_per_user(run.folder / PER_USER[part]).values[TOWERS] for run in runs]
         means = {name: [float(np.nanmean(table[name])) for table in tables] for name in tables[0]}
-        deviation = {name: spread(own)["deviation"] for name, own in means.items()}
+        deviation = {name: spread(seed_means)["deviation"] for name, seed_means in means.items()}
     ends = [end for run in runs if (end := run.progress()) is not None]
     cost = {"seconds": "seconds", "epochs": "epoch", "steps": "step"}
     path = runs[0].folder / MODEL

@@ -6,9 +6,9 @@ from turret.tower.config import ScoringConfig
 from turret.training.objectives.contract import LossSettings
 from turret.training.samplers.core.settings import SamplerSettings
 
-# Samplers that fit any loss over a draw.
+# These samplers fit any loss over a draw.
 _ANY_DRAW = "'uniform', 'unigram' or 'quadratic'"
-# Losses that fit labelled pairs, and some that fit given negatives.
+# _JUDGING names the losses that fit labelled pairs, _COMPARING some of those that fit given negatives.
 _JUDGING = "'binary_cross_entropy' or 'cosine_embedding'"
 _COMPARING = "'cosine_hinge', 'ranking' or 'sampled_softmax'"
 

@@ -30,8 +30,8 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 class ObjectiveConfig(Settings):
     """The loss, and the sampler whose draws it scores (none for a loss over the whole catalog).
 
-    `candidates` are "drawn", or the negatives of the data: "given" with each positive and compared with it,
-    or "labelled" as pairs of their own.
+    `candidates` are "drawn" by the sampler, or are the negatives of the data: "given" compares them with
+    their positive, "labelled" makes each of them a pair with a label.
     """
 
     loss: LossConfig = LOSSES["sampled_softmax"](kind="sampled_softmax")
@@ -89,7 +89,7 @@ class TrainingConfig(Settings):
 
 
 class EvaluationConfig(Settings):
-    """The ranking, and its metrics; docs/training.md describes each setting."""
+    """The ranking of an evaluation, and its metrics; docs/training.md describes each setting."""
 
     k: Annotated[tuple[Annotated[int, Field(strict=True, ge=1, le=10_000)], ...], Field(min_length=1)] = (
         10,
@@ -101,7 +101,7 @@ class EvaluationConfig(Settings):
 
 
 class ExperimentConfig(Settings):
-    """All settings of a run; with the data they determine it."""
+    """All settings of a run; together with the data, they determine the run."""
 
     tower: TowerConfig = TowerConfig()
     objective: ObjectiveConfig = ObjectiveConfig(sampler=UniformConfig())
@@ -143,7 +143,7 @@ def shipped_experiments() -> dict[str, Path]:
 def load_experiment(
     name_or_path: str, overrides: Sequence[str] | Mapping[str, object] = ()
 ) -> ExperimentConfig:
-    """Read an experiment by the name of a shipped one or by its path.
+    """Read an experiment by the name of a shipped experiment or by its path.
 
     `overrides` are values by dotted names, or `section.key=value` texts. The value of a text is TOML, so
     `objective={loss="full_softmax"}` replaces a whole section.
@@ -168,7 +168,7 @@ def with_settings(experiment: ExperimentConfig, settings: Mapping[str, object]) 
 
 
 def differences(before: ExperimentConfig, after: ExperimentConfig) -> str:
-    """List the changed settings, such as `training.epochs was 10 and is 20`; only the first few of many."""
+    """List the changed settings, such as `training.epochs was 10 and is 20`; of many, only the first few."""
     old, new = named_settings(before), named_settings(after)
     names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
     listed = [f"{name} was {_shown(old, name)} and is {_shown(new, name)}" for name in names[:_LISTED]]

@@ -39,13 +39,13 @@ METRICS: Mapping[str, Metric] = {
     "mrr": _mrr,
     "map": _map,
 }
-"""The value [U] of each metric at k by its name, which goes on with the cut-off: ndcg@10.
+"""The functions of the metrics' values [U] at k, by name; a cut-off follows the name, as in ndcg@10.
 
 With r = `relevant` [U], the number of relevant items of a user (at least 1), and h the `hits` [U, up to k]
 among the first k ranks, from 1:
 hr@k = 1 if h > 0; recall@k = h / r; mrr@k = 1 / (rank of the first hit), else 0;
 map@k = sum of (hits up to the rank) / rank over hits, divided by min(r, k);
-ndcg@k = sum of 1 / log2(rank + 1) over hits, divided by that of min(r, k) hits at the top
+ndcg@k = sum of 1 / log2(rank + 1) over hits, divided by the sum for min(r, k) hits at the top
 (Jarvelin & Kekalainen 2002).
 """
 RANKING_METRIC = rf"(?:{'|'.join(METRICS)})@([1-9][0-9]{{0,3}})"

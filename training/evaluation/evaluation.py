@@ -48,7 +48,7 @@ EvaluatedPart = Literal["validation", "test"]
 TOWERS, SLICED = "towers", ("towers", "popularity", "recent_popularity", "last_used", "most_used")
 
 Rankers = Mapping[str, Callable[[], ScoresOf]]
-"""Makers of scores by name, the towers among them; each is dropped before the next one is made."""
+"""Functions that make scores, by name, with the towers; scores are dropped before the next ones are made."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def _items_of(
     users: NDArray[np.int64],
     chosen: Callable[[NDArray[np.int64]], NDArray[np.bool_]],
 ) -> Relevant:
-    """The distinct items of the events of `users` [U] in `part` that are `chosen` by their positions."""
+    """The distinct items of those events of `users` [U] in `part` whose positions are `chosen`."""
     starts, ends = (np.asarray(bound)[users] for bound in data.bounds(part))
     positions = ranges(starts, ends - starts)
     are_chosen = chosen(positions)
@@ -106,8 +106,8 @@ def _items_of(
 def relevant_by_kind(data: PreparedData, part: EvaluatedPart, relevant: Relevant) -> dict[str, Relevant]:
     """The relevant items of each target kind, such as "kind purchase", of the users of `relevant`.
 
-    Some of the users have none, and kinds of which nobody has one are left out. Empty for data with fewer
-    than two target kinds.
+    Some of the users have no item of a kind; kinds of which no user has one are left out. The result is empty
+    for data with fewer than two target kinds.
     """
     codes, names, kinds = target_codes(data.manifest.kinds), read_kinds(data.manifest.kinds), data.kinds
     if kinds is None or len(codes) < 2:
@@ -117,7 +117,7 @@ def relevant_by_kind(data: PreparedData, part: EvaluatedPart, relevant: Relevant
         return _items_of(data, part, relevant.users, lambda positions: kinds[positions] == code)
 
     each = {f"kind {names[code]}": items_of(code) for code in codes}
-    return {kind: own for kind, own in each.items() if own.counts.any()}
+    return {kind: items for kind, items in each.items() if items.counts.any()}
 
 
 def validated_items(data: PreparedData, metric: str) -> Relevant:
@@ -169,7 +169,7 @@ def slots_of(data: PreparedData, config: EvaluationConfig) -> tuple[Slot, ...]:
 
 
 def in_slot(data: PreparedData, relevant: Relevant, until: HistoryEnd, slot: Slot) -> Relevant:
-    """The relevant items of a slot, of which some users have none: used ones for `again`, or the others."""
+    """The relevant items of a slot: used items for `again`, the others for `new`; some users have none."""
     if slot == "all":
         return relevant
     owners = np.repeat(np.arange(len(relevant.users)), relevant.counts)
@@ -179,14 +179,14 @@ def in_slot(data: PreparedData, relevant: Relevant, until: HistoryEnd, slot: Slo
 
 
 Sets = Sequence[tuple[Slot, Relevant]]
-"""Slots with their targets, of the same users, the first of all items; some users have none in a slot."""
+"""Slots with their targets, for the same users: the first of all items, in others some users have none."""
 
 
 def slot_sets(data: PreparedData, relevant: Relevant, until: HistoryEnd, config: EvaluationConfig) -> Sets:
-    """All relevant items, and those of each slot that is measured apart and has some."""
+    """All relevant items, and those of each slot that is measured apart and is not empty."""
     slots: tuple[Slot, ...] = ("all", *slots_of(data, config))
     sets = [(slot, in_slot(data, relevant, until, slot)) for slot in slots]
-    return [(slot, own) for slot, own in sets if slot == "all" or len(own.rows)]
+    return [(slot, items) for slot, items in sets if slot == "all" or len(items.rows)]
 
 
 def masked(data: PreparedData, relevant: Relevant, until: HistoryEnd, seen: Seen) -> NDArray[np.bool_]:
@@ -198,16 +198,16 @@ def _among(
     data: PreparedData, relevant: Relevant, pairs_of: Callable[[NDArray[np.int64]], Pairs]
 ) -> NDArray[np.bool_]:
     """Which relevant items are among the pairs of their user: bool [P]."""
-    found, item_count = [], len(data.item_ids)
+    blocks, item_count = [], len(data.item_ids)
     for first in range(0, len(relevant.users), USERS_A_BLOCK):
         users = relevant.users[first : first + USERS_A_BLOCK]
         owners, used = pairs_of(users)
         bounds = relevant.offsets[first : first + len(users) + 1]
         indices = np.repeat(np.arange(len(users)), np.diff(bounds))
-        found.append(
+        blocks.append(
             np.isin(indices * item_count + relevant.rows[bounds[0] : bounds[-1]], owners * item_count + used)
         )
-    return np.concatenate(found)
+    return np.concatenate(blocks)
 
 
 def measure(
@@ -229,8 +229,8 @@ def measure(
     done = 0
     with progress(label, users) as advance:
         for block in ranked:
-            for (slot, own), found in zip(sets, hits, strict=True):
-                found.append(hits_of(block[slot], own, done, item_count))
+            for (slot, relevant), slot_hits in zip(sets, hits, strict=True):
+                slot_hits.append(hits_of(block[slot], relevant, done, item_count))
             count = len(next(iter(block.values())))
             done += count
             for k in ks if "all" in block else ():
@@ -238,9 +238,9 @@ def measure(
                 shown[k][top[top >= 0]] = True
             advance(count)
     metrics = []
-    for (_, own), found in zip(sets, hits, strict=True):
-        have = own.counts > 0
-        values = metrics_at(np.concatenate(found)[have], own.counts[have], ks)
+    for (_, relevant), slot_hits in zip(sets, hits, strict=True):
+        have = relevant.counts > 0
+        values = metrics_at(np.concatenate(slot_hits)[have], relevant.counts[have], ks)
         spread = {name: np.full(users, np.nan) for name in values}
         for name, value in values.items():
             spread[name][have] = value
@@ -269,7 +269,7 @@ def values_of(
 ) -> dict[str, Values]:
     """One metric of any ranker in the validation part, for each user and in each of the slots of `sets`.
 
-    Returns float64 [U] by name, such as "ndcg@10" and "new ndcg@10"; NaN for users without a target there.
+    Returns float64 [U] by name, such as "ndcg@10" and "new ndcg@10"; NaN for users without targets in a slot.
     """
     users = sets[0][1].users
     if metric == AUC:
@@ -278,12 +278,12 @@ def values_of(
     slots = [slot for slot, _ in sets]
     blocks = rank(scores_of, data, users, "validation", k, config.exclude_seen, is_labelled, slots)
     values, _ = measure(blocks, sets, [k], len(data.item_ids), "validating")
-    return {slot_metric(slot, metric): own[metric] for slot, own in zip(slots, values, strict=True)}
+    return {slot_metric(slot, metric): by_name[metric] for slot, by_name in zip(slots, values, strict=True)}
 
 
 def means_of(values: Mapping[str, Values]) -> dict[str, float]:
     """The mean of each metric over the users that have it."""
-    return {name: float(np.nanmean(own)) for name, own in values.items()}
+    return {name: float(np.nanmean(of_users)) for name, of_users in values.items()}
 
 
 def sample_users(relevant: Relevant, most: int, random: np.random.Generator) -> Relevant:
@@ -301,7 +301,7 @@ def evaluate(
     config: EvaluationConfig,
     scores: CatalogScores | None = None,
 ) -> dict[str, Any]:
-    """The report of `evaluate_rankers` for the towers, by `scores`, and popularity."""
+    """The report of `evaluate_rankers` for the towers, ranked by `scores`, and for popularity."""
     popularity = data.item_counts("train")
     rankers: Rankers = {
         TOWERS: lambda: tower_scores(model, data, part, popularity, scores),
@@ -316,31 +316,31 @@ def evaluate_rankers(
     """Rank the whole catalog for every user with a target in `part`, by one ranker after the other.
 
     Returns:
-        A JSON-ready report: for each ranker `{mean, low, high}` a metric (95 % intervals over
+        A JSON-ready report: for each ranker `{mean, low, high}` per metric (95 % intervals over
         users) and coverage; `differences` with the same for towers minus each other ranker, paired by user;
-        and `slices` with those of `SLICED` for groups of users, and for the targets of each kind where there
-        are several. Where events of the part have negatives, `auc` is a metric too, over the users of these
-        events. Where used items are ranked, each metric is measured for the halves of an answer too, such as
-        `new ndcg@10`: of the targets that the user had not used, ranked among such items (`slots`). Behind
-        the report are the values of each user.
+        and `slices` with the metrics of the rankers of `SLICED` for groups of users, and for the targets of
+        each kind if there are several kinds. If events of the part have negatives, `auc` is a metric too,
+        over the users of these events. If used items are ranked, each metric is also measured for the halves
+        of an answer (`slots`): `new ndcg@10` is for targets that the user had not used, ranked among such
+        items. The second result has the values of each user.
     """
     relevant = relevant_items(data, part)
     groups, by_kind = user_groups(data, part, relevant), relevant_by_kind(data, part, relevant)
     sizes = {name: int(members.sum()) for name, members in groups.items()}
-    sizes |= {name: int((own.counts > 0).sum()) for name, own in by_kind.items()}
+    sizes |= {name: int((items.counts > 0).sum()) for name, items in by_kind.items()}
     _, *slots = slot_sets(data, relevant, part, config)
     report: dict[str, Any] = {
         **_description(data, part, relevant, config),
         "slots": {
-            slot: {"users": int((own.counts > 0).sum()), "share": len(own.rows) / len(relevant.rows)}
-            for slot, own in slots
+            slot: {"users": int((items.counts > 0).sum()), "share": len(items.rows) / len(relevant.rows)}
+            for slot, items in slots
         },
         "slices": {name: {"users": size} for name, size in sizes.items()},
     }
     all_values: dict[str, dict[str, Values]] = {}
     offered, count = users_with_negatives(data, part), len(data.item_ids)
     is_labelled, most = config.candidates == "labelled", max(config.k)
-    sets: Sets = [*(("all", own) for own in (relevant, *by_kind.values())), *slots]
+    sets: Sets = [*(("all", items) for items in (relevant, *by_kind.values())), *slots]
     ranked_slots: list[Slot] = ["all", *(slot for slot, _ in slots)]
     for name, make_scores in rankers.items():
         with progress(f"preparing {name}"):
@@ -348,11 +348,11 @@ def evaluate_rankers(
         ranked = rank(
             scores_of, data, relevant.users, part, most, config.exclude_seen, is_labelled, ranked_slots
         )
-        found, coverage = measure(ranked, sets, config.k, count, f"ranking by {name}")
-        values, of_kinds = found[0], found[1 : 1 + len(by_kind)]
-        for (slot, _), own in zip(slots, found[1 + len(by_kind) :], strict=True):
-            values |= {slot_metric(slot, metric): value for metric, value in own.items()}
-        if len(offered):  # the others have NaN
+        measured, coverage = measure(ranked, sets, config.k, count, f"ranking by {name}")
+        values, of_kinds = measured[0], measured[1 : 1 + len(by_kind)]
+        for (slot, _), of_slot in zip(slots, measured[1 + len(by_kind) :], strict=True):
+            values |= {slot_metric(slot, metric): value for metric, value in of_slot.items()}
+        if len(offered):  # users without negatives have NaN
             values[AUC] = np.full(len(relevant.users), np.nan)
             indices = np.searchsorted(relevant.users, offered)
             values[AUC][indices] = auc_of_users(scores_of, data, part, offered)
@@ -363,9 +363,9 @@ def evaluate_rankers(
                 group: {metric: value[members] for metric, value in values.items() if " " not in metric}
                 for group, members in groups.items()
             }
-            for group, own in {**parts, **dict(zip(by_kind, of_kinds, strict=True))}.items():
-                report["slices"][group][name] = summarise(own)
-        del scores_of, ranked  # before the next one is made
+            for group, of_group in {**parts, **dict(zip(by_kind, of_kinds, strict=True))}.items():
+                report["slices"][group][name] = summarise(of_group)
+        del scores_of, ranked  # before the next scores are made
     report["differences"] = differences(all_values)
     used = groups.get(USED, np.zeros(len(relevant.users), dtype=bool))
     return report, PerUser(data.users.ids(relevant.users), used, all_values)
@@ -374,7 +374,7 @@ def evaluate_rankers(
 def _description(
     data: PreparedData, part: EvaluatedPart, relevant: Relevant, config: EvaluationConfig
 ) -> dict[str, Any]:
-    """The size of the evaluation and its rules; a cold item has no event in training and none of its user."""
+    """The size and the rules of the evaluation; a cold item has no training event and is new to its user."""
     used = used_before(data, relevant, part)
     starts, ends = history_bounds(data, relevant.users, part)
     offered = len(users_with_negatives(data, part))
@@ -406,8 +406,10 @@ def user_groups(data: PreparedData, part: EvaluatedPart, relevant: Relevant) -> 
 def differences(values: Mapping[str, dict[str, Values]]) -> dict[str, dict[str, dict[str, float]]]:
     """Summarise the towers minus each other ranker, paired by user, from the values [U] of both."""
     return {
-        name: summarise({key: values[TOWERS][key] - value for key, value in own.items()}, difference_interval)
-        for name, own in values.items()
+        name: summarise(
+            {key: values[TOWERS][key] - value for key, value in metrics.items()}, difference_interval
+        )
+        for name, metrics in values.items()
         if name != TOWERS
     }
 

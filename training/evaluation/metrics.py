@@ -1,6 +1,6 @@
-"""Metrics with one value a user, their intervals, and the groups of users that they are reported for too.
+"""Metrics with one value per user, their intervals, and the groups of users that they are reported for too.
 
-The gate of activations reads it, without torch.
+The gate of activations imports this module, so it imports no torch.
 """
 
 from collections.abc import Sequence
@@ -39,9 +39,9 @@ def metrics_at(hits: NDArray[np.bool_], relevant: NDArray[np.int64], ks: Sequenc
 def mean_interval(values: Values, ends: tuple[float, float] = (0.0, 1.0)) -> tuple[float, float]:
     """The 95 % interval of the mean over users, by Student's t.
 
-    The values [U] are those of the users and of two more, one at each of the `ends` of the values' range, as
-    few users may show none of the rare values, such as hits (Agresti & Coull 1998). Without these, and by the
-    percentiles of a bootstrap, the interval of 30 users with a rate of 0.05 covers it in 80 % of cases.
+    Two values are added to those of the users [U], one at each of the `ends` of the values' range, as few
+    users may show none of the rare values, such as hits (Agresti & Coull 1998). Without the two, and by the
+    percentiles of a bootstrap, the interval of 30 users with a rate of 0.05 covers the rate in 80 % of cases.
     """
     padded = np.append(values, ends)
     half_width = _t_quantile(len(padded) - 1) * float(padded.std(ddof=1)) / sqrt(len(padded))
@@ -52,7 +52,7 @@ def mean_interval(values: Values, ends: tuple[float, float] = (0.0, 1.0)) -> tup
 def difference_interval(values: Values) -> tuple[float, float]:
     """The 95 % interval of the mean of paired differences [U].
 
-    The two more are a gain and a loss as large as the largest of the users (Bonett & Price 2012).
+    The two added values are a gain and a loss as large as the largest difference (Bonett & Price 2012).
     """
     largest = float(np.abs(values).max())
     return mean_interval(values, (-largest, largest))
@@ -82,7 +82,7 @@ def slices(
         history_lengths: int64 [U].
         popularity: int64 [N], training events of each item.
         targets: int64 [U], an item row for each user.
-        used_before: bool [U], whether it is in the user's history.
+        used_before: bool [U], whether that item is in the user's history.
 
     Returns:
         bool [U] for each group with members, by a name such as `history 10-49` or `target tail`.
@@ -101,7 +101,7 @@ def slices(
 
 
 def popularity_kinds(popularity: NDArray[np.int64]) -> NDArray[np.int64]:
-    """0 for head, 1 for torso, 2 for tail, 3 for cold items: int64 [N]."""
+    """The kind of each item: 0 for head, 1 for torso, 2 for tail, 3 for cold items: int64 [N]."""
     order = np.argsort(-popularity, kind="stable")
     before = np.cumsum(popularity[order]) - popularity[order]
     share = before / max(int(popularity.sum()), 1)

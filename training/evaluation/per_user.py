@@ -19,7 +19,7 @@ USER, USED_BEFORE = "user", "used_before"
 class PerUser:
     """The metrics of U users: their ids, and values [U] by ranker and metric.
 
-    `used_before` [U] tells the users whose first target is in their history.
+    `used_before` [U] marks the users whose first target is in their history.
     """
 
     users: Sequence[int | str]
@@ -27,7 +27,7 @@ class PerUser:
     values: dict[str, dict[str, Values]]
 
     def write(self, path: Path) -> None:
-        """Write a row a user; the columns of metrics have names such as `towers ndcg@10`."""
+        """Write one row per user; the columns of metrics have names such as `towers ndcg@10`."""
         columns = {
             f"{ranker} {metric}": value
             for ranker, values in self.values.items()
@@ -39,7 +39,7 @@ class PerUser:
 
 
 def load_per_user(*paths: Path) -> PerUser:
-    """Read a file; of several, those of several seeds, each user's values are averaged.
+    """Read a file, or average each user's values over the files of several seeds.
 
     Rankers and metrics that not all files have are left out.
 

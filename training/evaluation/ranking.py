@@ -23,7 +23,7 @@ from turret.training.evaluation.seen import history_bounds, left_out_pairs, mask
 from turret.training.evaluation.top_rows import top_rows
 from turret.training.used_items import firsts_of_each
 
-# Users ranked and scores held at once: few enough for their memory to be reused.
+# A block has at most so many users and so many scores: few enough for their memory to be reused.
 USERS_A_BLOCK, SCORES_A_BLOCK = 512, 2**22
 
 CatalogScores = Callable[[Tensor, Tensor, ScoringConfig], Tensor]
@@ -41,9 +41,9 @@ def histories_of(
 ) -> PackedHistories:
     """The newest `history_length` events of each of `users` [U] before `until`, packed.
 
-    With `kinds`, histories have the kinds of `data`; with `sets` the first of these events of each item
-    alone. With `times`, histories have times, and the request is at the time of the user's next event; after
-    the last one, at the end of the log.
+    With `kinds`, histories have the kinds of `data`; with `sets`, they have only the first of these events of
+    each item. With `times`, histories have times, and the request is at the time of the user's next event;
+    after the last event, at the end of the log.
     """
     starts, ends = history_bounds(data, users, until)
     starts = np.maximum(starts, ends - history_length)
@@ -100,9 +100,9 @@ ScoresOf = Callable[[NDArray[np.int64]], Tensor]
 
 
 class ReusedScores:
-    """As `tower.towers.scoring.served_scores`, on the CPU, in memory that the next call overwrites.
+    """Like `tower.towers.scoring.served_scores`, but on the CPU, in memory that the next call overwrites.
 
-    glibc before 2.38 does not use a freed block again for an aligned one of the same size: with 400,000 items
+    glibc before 2.38 does not reuse a freed block for an aligned block of the same size: with 400,000 items
     and 6,000 users, validation grew by 7 GB.
     """
 
@@ -133,7 +133,7 @@ def tower_scores(
 ) -> ScoresOf:
     """Score like the service: by the towers, and by popularity for users without a history.
 
-    `scores` is the objective's where a loss does not rank by an inner product; by default, inner products.
+    `scores` are those of an objective that does not rank by inner products, which are the default.
     """
     of_catalog = scores or ReusedScores()
     model.eval()
@@ -155,7 +155,7 @@ def tower_scores(
 
 
 def popularity_scores(popularity: NDArray[np.int64]) -> ScoresOf:
-    """Score items for all users by their training events [N]: the baseline."""
+    """Score items for all users by their counts of training events [N]: the popularity baseline."""
     scores = popularity_order(popularity)
     return lambda users: scores.repeat(len(users), 1)
 
@@ -180,7 +180,8 @@ def rank(
     """The best k items of `users` [U] in blocks [b, k], -1 for none, without those that `exclude_seen` masks.
 
     Items are ranked among each of the `slots`: all, the user's used ones (`again`), the others (`new`).
-    `labelled` leaves out all items but the events of the user's part `until` and their given negatives.
+    `labelled` leaves out all items except those of the user's events in the part `until` and their given
+    negatives.
     """
     size = min(USERS_A_BLOCK, max(1, SCORES_A_BLOCK // len(data.item_ids)))
     for first in range(0, len(users), size):
@@ -193,18 +194,18 @@ def rank(
             candidates = torch.full_like(scores, float("-inf"))
             candidates[indices, rows] = scores[indices, rows]
             scores = candidates
-        found: dict[Slot, NDArray[np.int64]] = {}
+        ranked: dict[Slot, NDArray[np.int64]] = {}
         if "all" in slots:
-            found["all"] = top_rows(scores, k).numpy()
-        if len(slots) > len(found):
+            ranked["all"] = top_rows(scores, k).numpy()
+        if len(slots) > len(ranked):
             indices, rows = map(torch.from_numpy, used_pairs(data, block, until))
             if "again" in slots:
                 used = torch.full_like(scores, float("-inf"))
                 used[indices, rows] = scores[indices, rows]
-                found["again"] = top_rows(used, k).numpy()
+                ranked["again"] = top_rows(used, k).numpy()
             scores[indices, rows] = float("-inf")
-            found["new"] = top_rows(scores, k).numpy()
-        yield found
+            ranked["new"] = top_rows(scores, k).numpy()
+        yield ranked
 
 
 def _labelled_pairs(
@@ -229,7 +230,7 @@ def _offered(data: PreparedData, part: Part, users: NDArray[np.int64]) -> tuple[
 
     Returns:
         The index in [U], the item and the number of negatives of each event, [E] each, and the items of all
-        negatives, in the order of the events: four of int64.
+        negatives, in the order of the events: four int64 arrays.
     """
     assert data.negatives is not None
     starts, ends = (np.asarray(bound[users]) for bound in data.bounds(part))
@@ -250,10 +251,10 @@ def users_with_negatives(data: PreparedData, part: Part) -> NDArray[np.int64]:
 
 
 def auc_of_users(scores_of: ScoresOf, data: PreparedData, part: Part, users: NDArray[np.int64]) -> Values:
-    """The AUC of each of `users` [U], of `users_with_negatives`: float64 [U].
+    """The AUC of each of `users` [U], all from `users_with_negatives`: float64 [U].
 
-    The share of the pairs of an event in `part` and one of its negatives in which the event has the higher
-    score; a tie counts a half. Without the other pairs, it is the AUC of the offered items.
+    It is the share of pairs of an event in `part` and one of its negatives in which the event has the higher
+    score; a tie counts a half. The AUC of all offered items would also pair events with others' negatives.
 
     Source: Zhu et al. 2017 (GAUC), with the same weight for each user.
     """

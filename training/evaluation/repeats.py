@@ -1,4 +1,4 @@
-"""The repeat term of a run: fitted once its towers are trained, and added to their scores."""
+"""The repeat term of a run: it is fitted after its towers are trained, and added to their scores."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -30,18 +30,18 @@ from turret.training.evaluation.ranking import SCORES_A_BLOCK, USERS_A_BLOCK, Sc
 from turret.training.evaluation.seen import history_bounds, left_out_pairs, mask, uses_of
 from turret.training.randomness import stream
 
-# The most events that a fit reads; and the weight of half the weights' sum of squares beside the sum of the
+# A fit reads at most so many events. PENALTY weighs half the weights' sum of squares against the sum of the
 # users' losses.
 MOST_EVENTS, PENALTY = 4_000_000, 3.0
-# The fewest gaps that tell an item's usual one.
+# An item has a usual gap from so many gaps on.
 LEAST_GAPS = 3
-_NOTHING = -1e30  # the logarithm of a sum without a term, to calculate with
-# Towers trained on next items are too sure of what follows later. Factors of their scores, in falling order.
+_NOTHING = -1e30  # stands for minus infinity, the logarithm of a sum without a term
+# Towers trained on next items are too sure of later ones: factors of their scores to try, in falling order.
 SHARPNESS = (1.4, 1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.125)
 
 
 def last_trained(data: PreparedData) -> PreparedData:
-    """The data with each user's last training target as its validation part, if anything is before it."""
+    """The data with each user's last training target as its validation part, if an event is before it."""
     starts, ends = (np.asarray(bound) for bound in data.bounds("train"))
     targets = np.append(-1, np.flatnonzero(data.are_targets(slice(None))))
     last = targets[np.searchsorted(targets, ends) - 1]
@@ -49,20 +49,20 @@ def last_trained(data: PreparedData) -> PreparedData:
 
 
 def item_use(data: PreparedData) -> ItemUse:
-    """How the items were used in the training part."""
+    """The counts of targets and the usual gaps of the items in the training part."""
     return ItemUse(data.item_counts("train"), usual_gaps(data))
 
 
 def usual_gaps(data: PreparedData) -> NDArray[np.float32]:
     """The median seconds between two successive targets of one user and item, in training: float32 [N].
 
-    0 for an item with fewer than `LEAST_GAPS`, and for all of data without timestamps.
+    It is 0 for an item with fewer than `LEAST_GAPS` gaps, and for all items in data without timestamps.
     """
     gaps = np.zeros(len(data.item_ids), dtype=np.float32)
     if data.manifest.time.kind != "timestamp":
         return gaps
     starts, ends = (np.asarray(bound) for bound in data.bounds("train"))
-    found: list[NDArray[np.float64]] = []
+    spans: list[NDArray[np.float64]] = []
     taken: list[NDArray[np.int64]] = []
     for first in range(0, len(starts), USERS_A_BLOCK):
         block = slice(first, first + USERS_A_BLOCK)
@@ -71,42 +71,42 @@ def usual_gaps(data: PreparedData) -> NDArray[np.float32]:
         order = np.lexsort((rows, owners))  # stable: in the order of times
         keys, times = owners[order] * len(gaps) + rows[order], seconds(data, positions[order])
         are_again = (np.diff(keys) == 0) & (np.diff(times) > 0)
-        found.append(np.diff(times)[are_again])
+        spans.append(np.diff(times)[are_again])
         taken.append(rows[order][1:][are_again])
-    between, rows = np.concatenate(found), np.concatenate(taken)
+    between, rows = np.concatenate(spans), np.concatenate(taken)
     medians, counts = lower_medians(between, rows, len(gaps))
     return np.where(counts >= LEAST_GAPS, medians, 0.0).astype(np.float32)
 
 
 def with_repeats(scores_of: ScoresOf, term: RepeatTerm, data: PreparedData, until: HistoryEnd) -> ScoresOf:
-    """Scores with what each item of the user's history gains."""
+    """The scores plus the gain of each item of the user's history."""
     items = item_use(data)
 
     def scores_with_gains(users: NDArray[np.int64]) -> Tensor:
         scores, events = scores_of(users), uses_of(data, users, until, EVENTS)
         used, weights = term.used(events, items), term.weights(events)
         places = torch.from_numpy(used.owners), torch.from_numpy(used.rows)
-        own = scores[places]
-        scores[places] = own + (torch.from_numpy(weights.values(used)) + weights.slope * own)
+        plain = scores[places]
+        scores[places] = plain + (torch.from_numpy(weights.values(used)) + weights.slope * plain)
         return scores
 
     return scores_with_gains
 
 
 _Choices = dict[str, NDArray[Any]]
-"""What U users chose, of the M items of their histories or others, by names.
+"""The choices of U users among the M items of their histories and the other items, as arrays by name.
 
 - the numbers and classes of the items, float64 and int64 [M] each, by their names
 - owners: int64 [M], their users; scores: float64 [M], their scores by the towers
-- chosen: float64 [M], the share of the user's targets that each is
+- chosen: float64 [M], the share of the user's targets that the item makes up
 - others: float64 [U, S], by `SHARPNESS` s, the logarithm of the sum of exp(s score) over the other items
-- foreign: float64 [U], the sum of the others' scores, weighted as `chosen`
+- foreign: float64 [U], the sum of the scores of targets among the other items, weighted as in `chosen`
 - ranked: float64 [U], the share of the user's targets that are not left out
 """
 
 
 class Fit(NamedTuple):
-    """A term fitted on all users, and those of either half; `second` has the users of the latter, int64."""
+    """The terms fitted on all users and on each half of them; `second` has the second half's users, int64."""
 
     term: RepeatTerm
     of_first: RepeatTerm
@@ -115,11 +115,12 @@ class Fit(NamedTuple):
 
 
 def fit_repeats(scores_of: ScoresOf, data: PreparedData, seen: Seen, relevant: Relevant) -> Fit | None:
-    """The terms of the largest likelihood of the targets `relevant` of the validation part.
+    """The terms with the largest likelihood of the targets `relevant` of the validation part.
 
-    The likelihood of a target is its softmax over the whole catalog, by scores with gains, times a common
-    factor that orders nothing. A user counts once, however many targets there are; items that `seen` leaves
-    out don't. Its logarithm is concave in the weights. None where fewer than two users have a history.
+    The likelihood of a target is its softmax over the whole catalog, by scores with gains times a common
+    factor that keeps their order. Every user has the same weight, whatever the number of targets; items that
+    `seen` leaves out do not count. The logarithm of the likelihood is concave in the weights. None if fewer
+    than two users have a history.
     """
     starts, ends = history_bounds(data, relevant.users, "validation")
     lengths = np.minimum(ends - starts, EVENTS)
@@ -131,25 +132,27 @@ def fit_repeats(scores_of: ScoresOf, data: PreparedData, seen: Seen, relevant: R
     with progress("fitting the repeat term", len(known)) as advance:
         first, second = (_choices(scores_of, data, seen, half, advance) for half in halves)
     with progress("fitting the weights of the repeat term"):
-        whole, of_first, of_second = (_term(_joined(one), data) for one in (first + second, first, second))
+        whole, of_first, of_second = (
+            _term(_joined(blocks), data) for blocks in (first + second, first, second)
+        )
     return Fit(whole, of_first, of_second, halves[1].users)
 
 
 def values_across(
     scores_of: ScoresOf, fit: Fit, data: PreparedData, sets: Sets, metric: str, config: EvaluationConfig
 ) -> dict[str, Values]:
-    """As `values_of`, with the term of the half of the users that a user is not in.
+    """Like `values_of`, but each user is ranked by the term of the half that the user is not in.
 
-    A term looks good to the users that it was fitted on, even where they repeat by chance.
+    A term ranks well for the users that it was fitted on, even if they repeat by chance.
     """
     users, values = sets[0][1].users, dict[str, Values]()
     is_second = np.isin(users, fit.second)
     for term, are_others in ((fit.of_first, is_second), (fit.of_second, ~is_second)):
         if are_others.any():
-            others = [(slot, own.take(np.flatnonzero(are_others))) for slot, own in sets]
+            others = [(slot, relevant.take(np.flatnonzero(are_others))) for slot, relevant in sets]
             ranker = with_repeats(scores_of, term, data, "validation")
-            for name, found in values_of(ranker, data, others, metric, config).items():
-                values.setdefault(name, np.full(len(users), np.nan))[are_others] = found
+            for name, of_others in values_of(ranker, data, others, metric, config).items():
+                values.setdefault(name, np.full(len(users), np.nan))[are_others] = of_others
     return values
 
 
@@ -177,7 +180,7 @@ def _choices(
         mask(scores, left_out_pairs(data, some.users, "validation", seen))
         used = used_items(uses_of(data, some.users, "validation", EVENTS), items, kinds, taking)
         places = torch.from_numpy(used.owners), torch.from_numpy(used.rows)
-        own = scores[places].numpy().astype(np.float64)
+        used_scores = scores[places].numpy().astype(np.float64)
         owners = np.repeat(np.arange(len(counts)), counts)
         targets = scores[torch.from_numpy(owners), torch.from_numpy(some.rows)].numpy()
         is_ranked, share = targets > -np.inf, 1.0 / counts
@@ -185,12 +188,12 @@ def _choices(
         is_chosen = np.isin(used.owners * count + used.rows, owners * count + some.rows)
         scores[places] = float("-inf")
         others = torch.stack([(scores * factor).logsumexp(dim=1) for factor in SHARPNESS])
-        keep = own > -np.inf
+        keep = used_scores > -np.inf
         of_items = {
             **used.numbers,
             **used.classes,
             "owners": used.owners,
-            "scores": own,
+            "scores": used_scores,
             "chosen": is_chosen * share[used.owners],
         }
         of_users = {
@@ -205,14 +208,16 @@ def _choices(
 
 def _joined(blocks: Sequence[_Choices]) -> _Choices:
     firsts = np.cumsum([0, *(len(block["ranked"]) for block in blocks)])
-    own = [{**block, "owners": block["owners"] + first} for block, first in zip(blocks, firsts, strict=False)]
-    return {name: np.concatenate([block[name] for block in own]) for name in own[0]}
+    shifted = [
+        {**block, "owners": block["owners"] + first} for block, first in zip(blocks, firsts, strict=False)
+    ]
+    return {name: np.concatenate([block[name] for block in shifted]) for name in shifted[0]}
 
 
 def _fitted(choices: _Choices, sizes: dict[str, int]) -> RepeatWeights:
-    """The weights with classes of these sizes, at the best sharpness.
+    """The fitted weights, with classes of these sizes, at the best sharpness.
 
-    The least loss is convex in the sharpness too, so the search ends at the first that is worse.
+    The least loss is convex in the sharpness too, so the search ends at the first sharpness that is worse.
     """
     from scipy.sparse import csr_matrix, hstack
 
@@ -224,8 +229,8 @@ def _fitted(choices: _Choices, sizes: dict[str, int]) -> RepeatWeights:
     best, loss = np.zeros(matrix.shape[1]), np.inf
     weights = best
     for number, sharpness in enumerate(SHARPNESS):
-        found, value = _minimum(choices, matrix, number, weights * sharpness)
-        weights = found / sharpness
+        scaled, value = _minimum(choices, matrix, number, weights * sharpness)
+        weights = scaled / sharpness
         if value > loss:
             break
         best, loss = weights, value
@@ -241,7 +246,7 @@ def _fitted(choices: _Choices, sizes: dict[str, int]) -> RepeatWeights:
 def _minimum(
     choices: _Choices, matrix: Any, number: int, start: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], float]:
-    """The weights of the features [M, F] of the least loss at one sharpness, and that loss, a user's mean."""
+    """The weights of the features [M, F] with the least loss at one sharpness, and that loss per user."""
     from scipy.optimize import minimize
 
     others, owners, users = choices["others"][:, number], choices["owners"], len(choices["others"])
@@ -259,5 +264,5 @@ def _minimum(
         gradient = transposed @ (shares - chosen) + PENALTY * weights
         return (PENALTY / 2 * weights @ weights - likelihood) / users, gradient / users
 
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 500})
-    return found.x, float(found.fun) - SHARPNESS[number] * float(choices["foreign"].mean())
+    result = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 500})
+    return result.x, float(result.fun) - SHARPNESS[number] * float(choices["foreign"].mean())

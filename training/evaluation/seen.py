@@ -1,4 +1,4 @@
-"""The items that answers leave out, because of what the user did before."""
+"""The items that answers leave out because of earlier events of the user."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,16 +17,16 @@ Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 def history_bounds(data: PreparedData, users: NDArray[np.int64], until: HistoryEnd) -> Pairs:
-    """The first and one past the last position of the events of `users` [U] before `until`: two [U]."""
+    """The first and one past the last position of the events of `users` [U] before `until`: two int64 [U]."""
     return np.asarray(data.offsets[users]), np.asarray(data.history_ends(until)[users])
 
 
 def uses_of(
     data: PreparedData, users: NDArray[np.int64], until: HistoryEnd, most: int | None = None
 ) -> Events:
-    """The uses of items by `users` [U] before `until`, asked about at the user's next event.
+    """The uses of items by `users` [U] before `until`; the request is at the time of the user's next event.
 
-    With `most`, those among the newest so many events of each.
+    With `most`, only the newest `most` events of each user are read.
     """
     starts, ends = history_bounds(data, users, until)
     starts = starts if most is None else np.maximum(starts, ends - most)
@@ -48,7 +48,7 @@ def used_pairs(data: PreparedData, users: NDArray[np.int64], until: HistoryEnd) 
 
 
 def seen_pairs(data: PreparedData, users: NDArray[np.int64], until: HistoryEnd) -> Pairs:
-    """The items of the events before `until` of `users` [U]."""
+    """The items of the events of `users` [U] before `until`, once for each event."""
     starts, ends = history_bounds(data, users, until)
     indices = np.repeat(np.arange(len(users)), ends - starts)
     return indices, data.event_items[ranges(starts, ends - starts)].astype(np.int64)
@@ -57,8 +57,8 @@ def seen_pairs(data: PreparedData, users: NDArray[np.int64], until: HistoryEnd) 
 def left_out_pairs(data: PreparedData, users: NDArray[np.int64], until: HistoryEnd, seen: Seen) -> Pairs:
     """The items that answers to `users` [U] leave out when the first target of the part `until` comes.
 
-    Those are items of events before it, and of negatives given until then, whose kinds say so
-    (`data.kinds.left_out_for`). In data without timestamps they are left out for ever.
+    The items are those of events before that target and of negatives given until then, for as long as their
+    kinds say (`data.kinds.left_out_for`); in data without timestamps, they are left out for ever.
     """
     spans, kinds = kind_spans(data, seen), data.manifest.kinds
     starts, ends = history_bounds(data, users, until)
@@ -66,16 +66,16 @@ def left_out_pairs(data: PreparedData, users: NDArray[np.int64], until: HistoryE
     items = data.event_items[events].astype(np.int64)
     if data.kinds is None:
         return (owners, items) if spans[-1] > 0 else (owners[:0], items[:0])
-    own, times, negative = spans[data.kinds[events]], data.times[events], negative_kinds(kinds)
-    if negative:  # of the codes -1, -2 and so on; a negative of another kind has a label
+    lasting, times, negative = spans[data.kinds[events]], data.times[events], negative_kinds(kinds)
+    if negative:  # these kinds have the codes -1, -2 and so on; a negative of another kind has a label
         by_code = np.append(0.0, left_out_for(kinds, seen, negative)[:-1])
-        given = data.given_negatives(users, ends)
-        own = np.append(own, by_code[-np.minimum(given.kinds, 0)])
-        owners, items = np.append(owners, given.owners), np.append(items, given.items)
-        times = np.append(times, given.times)
-    are_left_out = own > 0
+        negatives = data.given_negatives(users, ends)
+        lasting = np.append(lasting, by_code[-np.minimum(negatives.kinds, 0)])
+        owners, items = np.append(owners, negatives.owners), np.append(items, negatives.items)
+        times = np.append(times, negatives.times)
+    are_left_out = lasting > 0
     if data.manifest.time.kind == "timestamp":
-        are_left_out &= request_moments(data, users, ends)[owners] - times < own
+        are_left_out &= request_moments(data, users, ends)[owners] - times < lasting
     return owners[are_left_out], items[are_left_out]
 
 

@@ -22,12 +22,12 @@ _TWINS = {"recall": "hr", "map": "mrr"}
 def metrics_table(report: Report) -> str:
     """Tables of metrics with their intervals, of several baselines, and of slices at the smallest k.
 
-    Of several seeds mean and deviation of each metric, then a row a seed with the main one.
+    For several seeds, a table has the mean and deviation of each metric, another the main metric by seed.
     """
     seeds = report.get("seeds")
     rankers = [TOWERS, *report["differences"]] if seeds else [TOWERS, "popularity"]
-    asked = "queries" if report.get("queries") else "users"
-    title = f"{report['part']} part: {report['users']:,} {asked}, "
+    subjects = "queries" if report.get("queries") else "users"
+    title = f"{report['part']} part: {report['users']:,} {subjects}, "
     if seeds:
         title, caption = (
             f"{title}{len(seeds)} seeds",
@@ -36,7 +36,7 @@ def metrics_table(report: Report) -> str:
     else:
         title, caption = (
             f"{title}{report['items']:,} items ranked",
-            f"mean over {asked} [95 % interval]",
+            f"mean over {subjects} [95 % interval]",
         )
     if report.get("relevant_masked"):
         caption += (
@@ -62,7 +62,7 @@ def metrics_table(report: Report) -> str:
         tables.append(_baselines(report))
     if report.get("slots"):
         tables.append(_slots(report))
-    if "slices" in report and asked == "users":  # by histories, which queries don't have
+    if "slices" in report and subjects == "users":  # slices are by histories, which queries don't have
         tables.append(_slices(report))
     return "\n".join(tables)
 
@@ -70,7 +70,7 @@ def metrics_table(report: Report) -> str:
 def distinct_metrics(summaries: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
     """The metrics to show, each with those that are equal to it in every summary.
 
-    With one target a user, HR and recall are the same, and so are MRR and MAP: only these are compared.
+    With one target per user, HR and recall are the same, and so are MRR and MAP: only these are compared.
     """
     shown: dict[str, list[str]] = {}
     for name in summaries[0]:
@@ -124,8 +124,8 @@ def _slots(report: Report) -> str:
 def _shares(report: Report) -> str:
     """How many of the targets, and of the users, are in each half of an answer."""
     return ", ".join(
-        f"{slot}: {own['share']:.0%} of the targets, {own['users']:,} users"
-        for slot, own in report["slots"].items()
+        f"{slot}: {size['share']:.0%} of the targets, {size['users']:,} users"
+        for slot, size in report["slots"].items()
     )
 
 
@@ -142,14 +142,14 @@ def _slices(report: Report) -> str:
 
 
 def seeds_table(seeds: Sequence[int], figures: Mapping[str, Any], title: str) -> str:
-    """A row a seed with its figures, then mean and deviation."""
+    """A table with one row per seed and its figures, then mean and deviation."""
     rows: list[list[str] | None] = [
-        [str(seed), *(_number(one["values"][index]) for one in figures.values())]
+        [str(seed), *(_number(spread["values"][index]) for spread in figures.values())]
         for index, seed in enumerate(seeds)
     ]
-    rows += [None, ["mean", *(_number(one["mean"]) for one in figures.values())]]
+    rows += [None, ["mean", *(_number(spread["mean"]) for spread in figures.values())]]
     if len(seeds) > 1:
-        rows.append(["deviation", *(_number(one["deviation"]) for one in figures.values())])
+        rows.append(["deviation", *(_number(spread["deviation"]) for spread in figures.values())])
     return text_table(("seed", *figures), rows, title)
 
 
@@ -182,8 +182,8 @@ def comparison_table(report: Report, metric: str) -> str:
         seeds = ""
         if run["seeds"] is not None:
             deviation = run["deviation"][metric]
-            told = "" if deviation is None else f", standard deviation of {metric} {deviation:.4f}"
-            seeds = f" (mean of {len(run['seeds'])} seeds{told})"
+            ending = "" if deviation is None else f", standard deviation of {metric} {deviation:.4f}"
+            seeds = f" (mean of {len(run['seeds'])} seeds{ending})"
         parts.append(f"{number}: {run['run']}{seeds}")
         if run["baseline"]:
             parts.append(f"   {run['baseline']['sentence']}")
@@ -227,6 +227,6 @@ def _with_difference(run: Report, metric: str) -> str:
 
 
 def verdict_text(report: Report) -> str:
-    """The sentences of the verdict of a report, one a paragraph."""
+    """The sentences of the verdict of a report, one per paragraph."""
     lines = (paragraph(finding["sentence"], "- ", "  ") for finding in report["verdict"])
     return "\n".join(["verdict", *lines])

@@ -12,7 +12,7 @@ from turret.tower.kernels.compiled import compiled, compiled_inline, in_parts
 Scores = NDArray[np.float32]
 Rows = NDArray[np.int64]
 
-# Columns compared at once with the heap's minimum: most pieces have no larger score.
+# So many columns are compared with the heap's minimum at once: most pieces have no larger score.
 PIECE = 256
 
 
@@ -64,8 +64,8 @@ def select(scores: Scores, result: Rows, start: int, stop: int) -> None:
 def top_rows(scores: Tensor, k: int) -> Tensor:
     """The top k columns of each row of float32 scores [U, N]: int64 [U, min(k, N)].
 
-    By descending score, ties by ascending column, -1 instead of scores of minus infinity. Twice as fast as
-    `torch.topk`, whose order of ties is undefined.
+    Columns are by descending score, ties by ascending column, with -1 instead of scores of minus infinity.
+    This is twice as fast as `torch.topk`, whose order of ties is undefined.
     """
     result = torch.empty(len(scores), min(k, scores.shape[1]), dtype=torch.int64)
     if result.numel():

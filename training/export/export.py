@@ -37,9 +37,9 @@ from turret.training.run import Run, refit_findings
 from turret.training.verdict.verdict import best_baseline_finding
 
 RECORDED_QUERIES, RECORDED_ITEMS = 64, 16
-# User vectors for the index: up to 1,000 measure its recall, the others train it.
+# The index gets so many user vectors: up to 1,000 measure its recall, the others train it.
 QUERY_VECTORS, _USERS_A_BLOCK = 4000, 512
-# Items that pass the tower at once, by their ids and by their features.
+# So many items pass the tower at once, by their ids and by their features.
 _BLOCK, _ENCODED = 65_536, 8192
 # Golden queries are read and answered whenever the bundle is opened, so histories are short.
 _RECORDED_HISTORY = 1000
@@ -88,11 +88,11 @@ def _contents(run: Run, data: PreparedData, version: str, work: Path) -> BundleC
         cold = ColdItems()
     vectors = mapped_vectors(model, work / "item_vectors.npy", encoded)
     items, vocabulary = torch.from_numpy(vectors), data.item_ids
-    if cold.ids:  # they come last: no row of the data changes
+    if cold.ids:  # cold items come last: no row of the data changes
         ids = [*vocabulary.ids(range(len(vocabulary))), *cold.ids]
         vocabulary = Vocabulary(ids)  # type: ignore[arg-type]
     popularity = np.concatenate([data.item_counts("train"), np.zeros(len(cold.ids), dtype=np.int64)])
-    # For warm starts, which validate on events of the validation part again: not trained on it.
+    # Warm starts validate on the validation part again, so this is the model that was not trained on it.
     save_tensors(work / "model.safetensors", run.open_model(data, "validation").state_dict())
     term = run.repeats()
     queries = [
@@ -179,10 +179,10 @@ def _recorded(
     items: Sequence[int | str],
     scores: NDArray[np.float32],
 ) -> GoldenQuery:
-    """The user's history and features as a request, and its best items with their scores.
+    """The user's history and features as a request, and the best items with their scores.
 
-    Its kinds and times are those of the data, whether or not the model reads them, as a later version may:
-    the gate replays it there. With times, it is at the moment that evaluation assumes.
+    The kinds and times are those of the data, whether or not this model reads them: the gate replays the
+    query on later versions, which may. With times, the request is at the moment that evaluation assumes.
     """
     raw = data.user_values(user)
     features = model.user.rows.layers.features if model.user.rows else ()
@@ -212,7 +212,7 @@ def _expected(
 ) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
     """The answers of the torch model to the golden queries: the best rows and their scores.
 
-    Items of the history are left out, or ranked by a repeat term.
+    Items of the history are left out, or ranked by a repeat term if there is one.
     """
     if term is None:
         scores = user_scores(model, items, data, users, "end")
@@ -229,8 +229,8 @@ def _expected(
 def _recorded_items(data: PreparedData, model: TwoTowers) -> tuple[RecordedItem, ...]:
     """Draw items deterministically for the data and encode them by their features, for the golden file.
 
-    The features are vectors, and the catalog's fields where those are stored: the codes of a text can't be
-    decoded.
+    The features are the vectors and the stored fields of the catalog; others can't be recorded, as the codes
+    of a text can't be decoded.
     """
     if model.item.rows is None:
         return ()
@@ -249,10 +249,10 @@ def _recorded_items(data: PreparedData, model: TwoTowers) -> tuple[RecordedItem,
 
 
 def export_warnings(run: Run, data: PreparedData) -> Iterator[str]:
-    """Yield a sentence for each: it was not evaluated, a baseline is better, a warm start is no gain.
+    """Yield a sentence for each: the model was not evaluated, a baseline is better, a warm start is no gain.
 
-    Another says whether items without an event are in the bundle. The figures are those of the test part if
-    it was evaluated, else of the validation part.
+    Another sentence says whether items without an event are in the bundle. The figures are those of the test
+    part if it was evaluated, else of the validation part.
     """
     reports = run.metrics()
     report = reports.get("test") or reports.get("validation")
@@ -260,10 +260,10 @@ def export_warnings(run: Run, data: PreparedData) -> Iterator[str]:
         yield f"This model was never evaluated; `turret evaluate {run.folder}` compares it with baselines."
     elif (best := best_baseline_finding(report)) and best["figures"]["result"] == "worse":
         yield f"On the {report['part']} part a baseline beats this model. {best['sentence']}"
-    for one in (report or {}).get("verdict", ()):
-        if one["kind"] == "slot" and one["figures"]["result"] == "worse":
-            yield f"A baseline beats this model in one half of the answers. {one['sentence']}"
-    yield from (one["sentence"] for one in refit_findings(run))
+    for finding in (report or {}).get("verdict", ()):
+        if finding["kind"] == "slot" and finding["figures"]["result"] == "worse":
+            yield f"A baseline beats this model in one half of the answers. {finding['sentence']}"
+    yield from (finding["sentence"] for finding in refit_findings(run))
     progress = run.progress()
     if run.origin and progress and progress.best is not None and progress.best_epoch == 0:
         yield (
@@ -283,18 +283,18 @@ def mapped_vectors(
 ) -> NDArray[np.float32]:
     """Write the scored vectors of the catalog, and behind them `cold` [C, D], to the `.npy` file `path`.
 
-    Returns them [N + C, D] mapped.
+    Returns the vectors of the file [N + C, D], mapped.
     """
     count = model.item.item_count + (0 if cold is None else len(cold))
     shape = (count, model.config.dimension)
-    # By `write`, which raises OSError on a full disk; a write to mapped memory ends the process by SIGBUS.
+    # `write` raises OSError on a full disk; a write to mapped memory would end the process by SIGBUS.
     with path.open("wb") as file:
         np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
         for rows in torch.split(torch.arange(model.item.item_count), _BLOCK):
             file.write(np.ascontiguousarray(model.item_vectors(rows).numpy()).data)
         if cold is not None:
             file.write(np.ascontiguousarray(cold).data)
-    # Writable, as torch warns of tensors that are not; nothing writes to it.
+    # The mapping is writable, as torch warns of tensors that are not; nothing writes to it.
     vectors: NDArray[np.float32] = np.load(path, mmap_mode="r+")
     return vectors
 
@@ -303,7 +303,7 @@ def mapped_vectors(
 def cold_vectors(model: TwoTowers, items: ColdItems) -> NDArray[np.float32] | None:
     """Encode items without an event as scored vectors [C, D], as the service encodes new items.
 
-    None for no items, or a tower that reads no features.
+    The result is None if there are no items, or the tower reads no features.
     """
     if model.item.rows is None or not items.ids:
         return None
@@ -315,7 +315,7 @@ def cold_vectors(model: TwoTowers, items: ColdItems) -> NDArray[np.float32] | No
 def encoded_by_features(
     model: TwoTowers, rows: Sequence[Mapping[str, Any]]
 ) -> tuple[list[dict[str, Any]], NDArray[np.float32]]:
-    """The features that the served item tower reads of these fields, and its scored vectors [R, D]."""
+    """The features that the served item tower reads from these fields, and its scored vectors [R, D]."""
     served = ServedItemTower(model).eval().cpu()
     inputs = FeatureInputs(served.features, "item")
     read = [inputs.readable(row) for row in rows]

@@ -7,14 +7,14 @@ from torch import Tensor
 
 from turret.tower.config import ScoringConfig
 
-# Items that are laid out, in time of their square: some seconds; the others are placed among them.
+# So many items are laid out, in time of their square (some seconds); the others are placed among them.
 LANDMARKS = 1_000
-# Laid-out items between which another one is placed, by this power of the distances, which differ little in
-# many dimensions; and vectors that are placed or projected at once.
+# Another item is placed between _BETWEEN laid-out ones, by a power of the distances, which differ little in
+# many dimensions. _BLOCK vectors are placed or projected at once.
 _BETWEEN, _POWER, _BLOCK = 4, 12, 16_384
-# As van der Maaten and Hinton (2008), section 3.4: neighbours of an item, steps in all and with attraction
-# enlarged, by what, momentum before and after. The rate is the number of items over the enlargement
-# (Belkina et al., 2019).
+# The schedule follows van der Maaten and Hinton (2008), section 3.4: neighbours of an item, all steps, the
+# early steps with enlarged attraction, the enlargement, and the momentum in the early steps and after them.
+# The learning rate is the number of items over the enlargement (Belkina et al., 2019).
 _PERPLEXITY, _STEPS, _EARLY, _ENLARGED, _MOMENTUM = 30.0, 400, 100, 12.0, (0.5, 0.8)
 _BISECTIONS = 40
 
@@ -25,7 +25,7 @@ def project_items(
     """Lay item vectors [N, D] out in the plane: uint16 [N, 2]. A bias in the last column is left out.
 
     The `LANDMARKS` items with most events, by `counts` [N], are laid out by t-SNE, as vectors of items with
-    few have learned little; each other item is between the nearest of those.
+    few events have learned little; each other item is placed between the nearest landmarks.
     """
     vectors = vectors[:, :-1] if scoring.item_bias else vectors
     chosen = np.sort(np.argsort(-counts, kind="stable")[:LANDMARKS])
@@ -38,9 +38,9 @@ def project_items(
 
 
 def layout(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
-    """t-SNE of vectors [N, D], from their two principal components: [N, 2], the same each time.
+    """The t-SNE of vectors [N, D], started at their two principal components: [N, 2], the same each time.
 
-    Van der Maaten and Hinton, "Visualizing Data using t-SNE" (2008), by the whole gradient, equation 5.
+    Source: van der Maaten and Hinton, "Visualizing Data using t-SNE" (2008), the whole gradient, equation 5.
     """
     count, start = len(vectors), principal_components(vectors)
     if count < 4:
@@ -49,7 +49,7 @@ def layout(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
     deviation = start[:, 0].std() or 1.0
     points = torch.from_numpy(start * (1e-4 / deviation)).float()
     moved, rate = torch.zeros_like(points), count / _ENLARGED
-    kernel, pulls = torch.empty_like(shared), torch.empty_like(shared)  # new ones would take longer
+    kernel, pulls = torch.empty_like(shared), torch.empty_like(shared)  # a new one each step takes longer
     for step in range(_STEPS):
         _distances(points, kernel).add_(1.0).reciprocal_().fill_diagonal_(0.0)
         torch.mul(shared, _ENLARGED if step < _EARLY else 1.0, out=pulls)
@@ -68,12 +68,12 @@ def _distances(points: Tensor, out: Tensor | None = None) -> Tensor:
 
 
 def _neighbourhoods(distances: Tensor) -> NDArray[np.float32]:
-    """The joint probabilities [N, N] of equation 1, whose conditional ones have the perplexity asked for.
+    """The joint probabilities [N, N] of equation 1, whose conditional ones have the perplexity `_PERPLEXITY`.
 
     The precision of each item's Gaussian is found by bisection of the entropy.
     """
     count = len(distances)
-    # So that the bounds below suit vectors of any length.
+    # Distances are scaled so that the bounds below suit vectors of any length.
     distances = distances / distances.mean().clamp(min=1e-30)
     distances.fill_diagonal_(torch.inf)
     nearest = distances.min(dim=1, keepdim=True).values
@@ -92,9 +92,9 @@ def _neighbourhoods(distances: Tensor) -> NDArray[np.float32]:
 def _placed(
     vectors: NDArray[np.float32], landmarks: NDArray[np.float32], laid_out: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """The points [B, 2] of vectors [B, D]: means of those of the nearest landmarks, by inverse distance."""
-    own, others = torch.from_numpy(np.asarray(vectors, dtype=np.float32)), torch.from_numpy(landmarks)
-    distances, nearest = torch.cdist(own, others).topk(min(_BETWEEN, len(landmarks)), largest=False)
+    """The points [B, 2] of vectors [B, D]: means over the nearest landmarks, weighted by inverse distance."""
+    queries, others = torch.from_numpy(np.asarray(vectors, dtype=np.float32)), torch.from_numpy(landmarks)
+    distances, nearest = torch.cdist(queries, others).topk(min(_BETWEEN, len(landmarks)), largest=False)
     distances = distances.double().clamp(min=1e-6)
     weights = (distances[:, :1] / distances) ** _POWER
     points = torch.from_numpy(laid_out)[nearest] * weights[:, :, None]
@@ -114,9 +114,9 @@ def quantised(points: NDArray[np.floating]) -> NDArray[np.uint16]:
 def principal_components(vectors: NDArray[np.floating]) -> NDArray[np.float64]:
     """The coordinates [N, 2] along the two directions of the largest variance.
 
-    By the eigenvectors of the covariance matrix [D, D]; each axis points so that its largest weight is
-    positive. One dimension or one item leaves the missing coordinates 0. Sums are in float64, and so are
-    `_BLOCK` vectors at a time.
+    The directions are eigenvectors of the covariance matrix [D, D]; each axis points so that its largest
+    weight is positive. One dimension or one item leaves the missing coordinates 0. Sums are in float64, and
+    so are the vectors, `_BLOCK` at a time.
     """
     mean = vectors.mean(axis=0, dtype=np.float64)
     blocks = [slice(first, first + _BLOCK) for first in range(0, len(vectors), _BLOCK)]

@@ -34,7 +34,7 @@ class ServedUserTower(nn.Module):
         return ["history", "length", *kinds, *self.times, *features]
 
     def forward(self, history: Tensor, length: Tensor, *others: Tensor) -> Tensor:
-        """history [B, T, D], length [B], kinds and times [B, T] if read, one input a feature: [B, D]."""
+        """User vectors [B, D] of history [B, T, D], length [B], kinds and times [B, T] if read, features."""
         if self.kinds is not None:
             history, others = self.kinds(history, others[0]), others[1:]
         times, features = others[: len(self.times)], others[len(self.times) :]
@@ -45,9 +45,9 @@ class ServedUserTower(nn.Module):
 class ServedItemTower(nn.Module):
     """Maps the features of items without a trained id to item vectors ready for scoring.
 
-    The input of such an id is zeros if the model was trained with id dropout, which replaces ids by zeros.
-    Otherwise the layers have never seen zeros, and it is the mean of all ids, as for the new items of a warm
-    start (`training.warm_start`).
+    The vector of such an id is zeros if the model was trained with id dropout, which replaces ids by zeros.
+    Otherwise the layers have never seen zeros, and the vector is the mean of all ids, as for the new items of
+    a warm start (`training.warm_start`).
     """
 
     def __init__(self, model: TwoTowers) -> None:
@@ -65,7 +65,7 @@ class ServedItemTower(nn.Module):
         self.register_buffer("unknown_id", unknown)
 
     def forward(self, *features: Tensor) -> Tensor:
-        """One input a feature, category and number [B], multi and text [B, M]: item vectors [B, D]."""
+        """Item vectors [B, D] of one input per feature, category and number [B], multi and text [B, M]."""
         named = {feature.name: value for feature, value in zip(self.features, features, strict=True)}
         inputs = self.layers(named)
         if self.unknown_id is not None:
@@ -125,7 +125,7 @@ def _shapes(features: Sequence[Feature]) -> tuple[dict[int, str], ...]:
 def _exported(
     served: nn.Module, examples: tuple[Tensor, ...], names: list[str], output: str, shapes: tuple[Any, ...]
 ) -> bytes:
-    # The first export of a process caches how a GRU is dispatched; the second would take its decomposition
+    # The first export of a process caches how a GRU is dispatched; the second would use the decomposition
     # for autograd, a loop over the steps that makes T a constant.
     torch.ops.aten.gru.input._dispatch_cache.clear()
     with scratch_folder() as scratch, _quiet_exporter():
@@ -146,7 +146,7 @@ def _exported(
 
 @contextmanager
 def _quiet_exporter() -> Iterator[None]:
-    """Hide what the exporter says of its own internals and of missing optional packages (torchvision)."""
+    """Hide the exporter's messages on its own internals and on missing optional packages (torchvision)."""
     log = logging.getLogger("torch.onnx._internal.exporter._registration")
     level = log.level
     log.setLevel(logging.ERROR)

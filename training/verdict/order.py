@@ -7,9 +7,9 @@ import numpy as np
 from turret.data.prepared import PreparedData
 from turret.training.randomness import stream
 
-# The users that are read, the newest events of each, and the occurrences from which on a ratio is no chance.
+# So many users and the newest events of each are read; from so many occurrences on, a ratio is no chance.
 _USERS, _EVENTS, LEAST_OCCURRENCES = 20_000, 100, 100
-# From here on the order predicts the next item.
+# From this ratio on, the order predicts the next item.
 ORDERED_RATIO = 1.5
 
 
@@ -19,8 +19,8 @@ class Order:
 
     Attributes:
         pairs: two pairs of successive events are of the same two different items.
-        again: an event is of the same item as the one before it.
-        again_share: the share of events that are.
+        again: an event is of the same item as the event before it.
+        again_share: the share of events that are of the same item as the event before.
     """
 
     pairs: float | None
@@ -30,7 +30,7 @@ class Order:
     @property
     def ratio(self) -> float | None:
         """By what factor the order changes the probability of the next item, on average; None if unknown."""
-        # Coincidences estimate this mean for pairs; with `again`, the other events are as likely as before.
+        # Coincidences estimate this mean for pairs; for `again`, the other events are as likely as before.
         again = 1.0 if self.again is None else 1.0 + self.again_share * (self.again - 1.0)
         if self.pairs is None:
             return again if again >= ORDERED_RATIO else None
@@ -48,8 +48,8 @@ class Order:
 def order_of(data: PreparedData, repeats: bool) -> Order:
     """Measure the order in the training part, of at most 20,000 users, drawn once.
 
-    With `repeats` the newest 100 events of each user are read; else the first event of each item, as items
-    that the user has used are masked.
+    With `repeats` the newest 100 events of each user are read; else only the first event of each item, as
+    items that the user has used are masked.
     """
     (pairs, again, count), (by_chance, again_by_chance, _) = (
         _occurrences(data, repeats, shuffle) for shuffle in (False, True)
@@ -62,7 +62,7 @@ def _ratio(actual: int, by_chance: int) -> float | None:
 
 
 def _occurrences(data: PreparedData, repeats: bool, shuffle: bool) -> tuple[int, int, int]:
-    """Coincidences of pairs of two items, pairs of one item, and all pairs; `shuffle` permutes histories.
+    """Count coincidences of pairs of two items, pairs of one item, and all pairs; histories may be shuffled.
 
     A pair that occurs n times counts n (n - 1) / 2.
     """
@@ -74,7 +74,7 @@ def _occurrences(data: PreparedData, repeats: bool, shuffle: bool) -> tuple[int,
         items = items[-_EVENTS:] if repeats else items[np.sort(np.unique(items, return_index=True)[1])]
         items = random.permutation(items) if shuffle else items
         pairs.append(items[:-1] * len(data.item_ids) + items[1:])
-    found, counts = np.unique(np.concatenate(pairs), return_counts=True)
-    is_again = found // len(data.item_ids) == found % len(data.item_ids)
+    distinct, counts = np.unique(np.concatenate(pairs), return_counts=True)
+    is_again = distinct // len(data.item_ids) == distinct % len(data.item_ids)
     others = counts[~is_again]
     return int((others * (others - 1) // 2).sum()), int(counts[is_again].sum()), int(counts.sum())

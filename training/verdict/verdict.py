@@ -25,13 +25,13 @@ from turret.training.evaluation.metrics import LEAST_USERS, STRANGERS
 from turret.training.used_items import leaves_out_all, wants_repeats
 from turret.training.verdict.order import ORDERED_RATIO, order_of
 
-# An evaluation that can't tell a tenth more from the best baseline says little.
+# An evaluation that can't tell a difference of a tenth from the best baseline says little.
 TELLING = 0.1
-# A share of targets that baselines can't find from which on it is told.
+# If baselines can't find at least this share of the targets, a finding says so.
 MANY_COLD = 0.1
 IN_SLOT = {"again": "items that the user had used", "new": "items that are new to the user"}
 _OPENINGS = {"better": "Better than", "worse": "Worse than", "unclear": "No clear difference from"}
-# Shares of events that repeat an item of their user: worth a sentence from MANY on, and below FEW.
+# The share of events that repeat an item of their user is worth a sentence from MANY on, and below FEW.
 MANY, FEW = 0.05, 0.01
 # A rise of less than one per cent over the last quarter is no reason to train for longer.
 IMPROVING = 0.01
@@ -41,7 +41,7 @@ Finding = dict[str, Any]
 
 
 def finding(kind: str, sentence: str, **figures: Any) -> Finding:
-    """A finding; JSON-ready."""
+    """A finding, JSON-ready."""
     return {"kind": kind, "sentence": sentence, "figures": figures}
 
 
@@ -66,15 +66,15 @@ def verdict(
     """The findings about an evaluation report.
 
     Args:
-        report: of `Run.evaluate`, with `differences`, `baseline_limits` and `baseline_left_out`.
+        report: the report of `Run.evaluate`, with `differences`, `baseline_limits` and `baselines_left_out`.
         experiment: the settings of the run.
         data: the data of the run.
         progress: the progress of its training; None if it is unknown.
-        choice: the choice of `--experiment auto`, if it made the settings by trials of what to read.
+        choice: the choice of `--experiment auto`, if it made the settings; its trials decided what to read.
     """
     metric = main_metric(report, experiment)
     compared = told_findings(report, metric)
-    is_told = any(one["kind"] == "baseline" for one in compared)
+    is_told = any(entry["kind"] == "baseline" for entry in compared)
     measured: Slot = "new" if wants_repeats(experiment, data) and experiment.training.metric != AUC else "all"
     end = training_end(progress, experiment.training, measured)
     is_tried = choice is not None and bool(choice["trials"])
@@ -88,17 +88,17 @@ def verdict(
         None if is_tried else unread_order(experiment, data),
         repeats(report, data),
     ]
-    return [one for one in findings if one is not None]
+    return [entry for entry in findings if entry is not None]
 
 
 def told_findings(report: dict[str, Any], metric: str) -> list[Finding]:
-    """The findings about baselines, of all items and of each slot; those that are worse come first."""
+    """The findings about baselines, of all items and of each slot; the bad news comes first."""
     compared = comparison_findings(report, metric)
-    if not any(one["kind"] == "baseline" for one in compared):
+    if not any(entry["kind"] == "baseline" for entry in compared):
         return compared
     slots = list(slot_findings(report, metric))
-    worse = [one for one in (*slots, *compared) if one["figures"].get("result") == "worse"]
-    return [*worse, *(one for one in (*compared, *slots) if one not in worse)]
+    worse = [entry for entry in (*slots, *compared) if entry["figures"].get("result") == "worse"]
+    return [*worse, *(entry for entry in (*compared, *slots) if entry not in worse)]
 
 
 def comparison_findings(report: dict[str, Any], metric: str) -> list[Finding]:
@@ -118,7 +118,7 @@ def comparison_findings(report: dict[str, Any], metric: str) -> list[Finding]:
 
 
 def baseline_findings(report: dict[str, Any], metric: str) -> Iterator[Finding]:
-    """One finding a baseline: better, worse, or no clear difference, by the paired 95 % interval."""
+    """One finding per baseline: better, worse, or no clear difference, by the paired 95 % interval."""
     for name, differences in report["differences"].items():
         difference, towers, baseline = differences[metric], report[TOWERS][metric], report[name][metric]
         low, high = difference["low"], difference["high"]
@@ -140,8 +140,8 @@ def baseline_findings(report: dict[str, Any], metric: str) -> Iterator[Finding]:
 
 def best_baseline_finding(report: dict[str, Any]) -> Finding | None:
     """The finding of a stored report about its best baseline; None where the evaluation could not tell."""
-    found: list[Finding] = [one for one in report["verdict"] if one["kind"] == "baseline"]
-    return max(found, key=lambda one: float(one["figures"]["baseline_mean"]), default=None)
+    findings: list[Finding] = [entry for entry in report["verdict"] if entry["kind"] == "baseline"]
+    return max(findings, key=lambda entry: float(entry["figures"]["baseline_mean"]), default=None)
 
 
 def left_out_findings(report: dict[str, Any]) -> Iterator[Finding]:
@@ -155,9 +155,9 @@ def left_out_findings(report: dict[str, Any]) -> Iterator[Finding]:
 
 
 def cold_targets(report: dict[str, Any]) -> list[Finding]:
-    """Many targets without a training event; hits on most of them are no merit over baselines."""
+    """A finding if many targets have no training event; hits on most of them are no merit over baselines."""
     cold, targets = report["relevant_cold"], report["relevant_items"]
-    if cold < MANY_COLD * targets or report.get("queries"):  # which BM25 finds by their texts, too
+    if cold < MANY_COLD * targets or report.get("queries"):  # BM25 finds those of queries by their texts
         return []
     compared = cold < targets / 2
     event = "an event of a target kind" if "consuming_kinds" in report else "an event"
@@ -175,7 +175,7 @@ def _untold(metric: str, users: int, reason: str) -> list[Finding]:
 
 
 def too_small(report: dict[str, Any], metric: str) -> list[Finding]:
-    """Whether the paired interval to the best baseline is wider than a tenth of the towers' mean."""
+    """A finding if half the paired interval to the best baseline exceeds a tenth of the towers' mean."""
     best = max(report["differences"], key=lambda name: report[name][metric]["mean"])
     difference, mean = report["differences"][best][metric], report[TOWERS][metric]["mean"]
     half_width, users = (difference["high"] - difference["low"]) / 2, _users(report, metric)
@@ -199,7 +199,7 @@ def _users(report: dict[str, Any], metric: str) -> int:
 
 
 def repeats(report: dict[str, Any], data: PreparedData) -> Finding | None:
-    """Many repeats that are masked, or hardly any and no mask."""
+    """A finding if many repeats are masked, or if hardly any exist and used items are ranked."""
     masked, targets = report["relevant_masked"], report["relevant_items"]
     if data.kinds is not None:
         kinds = report["consuming_kinds"]
@@ -237,26 +237,26 @@ def repeats(report: dict[str, Any], data: PreparedData) -> Finding | None:
 
 
 def slot_findings(report: dict[str, Any], metric: str) -> Iterator[Finding]:
-    """The towers beside the best baseline in each half of an answer, where users enough have such targets."""
-    for slot, own in report.get("slots", {}).items():
+    """A finding for each half of an answer with enough users: the towers beside the best baseline."""
+    for slot, size in report.get("slots", {}).items():
         name = slot_metric(slot, metric)
-        if own["users"] < LEAST_USERS or name not in report[TOWERS]:
+        if size["users"] < LEAST_USERS or name not in report[TOWERS]:
             continue
         means = {other: report[other][name]["mean"] for other in report["differences"]}
-        best = max(reversed(means), key=lambda other: means[other])  # of equals EASE, not its variant
+        best = max(reversed(means), key=lambda other: means[other])  # a tie goes to EASE, not to its variant
         difference, towers = report["differences"][best][name], report[TOWERS][name]["mean"]
         low, high = difference["low"], difference["high"]
         result = "better" if low > 0 else "worse" if high < 0 else "unclear"
         opening = {"better": "Better than", "worse": "Below", "unclear": "No clear difference from"}[result]
         yield finding(
             "slot",
-            f"{opening} {BASELINES[best].title} for {IN_SLOT[slot]}, {own['share']:.0%} of the targets: "
+            f"{opening} {BASELINES[best].title} for {IN_SLOT[slot]}, {size['share']:.0%} of the targets: "
             f"{metric} among these is {towers:.4f} against {means[best]:.4f}, a difference of "
             f"{difference['mean']:+.4f}, 95 % interval over paired users [{low:+.4f}, {high:+.4f}].",
             slot=slot,
             metric=name,
             result=result,
-            **own,
+            **size,
             towers=towers,
             baseline=best,
             baseline_mean=means[best],
@@ -265,7 +265,7 @@ def slot_findings(report: dict[str, Any], metric: str) -> Iterator[Finding]:
 
 
 def strangers(report: dict[str, Any], metric: str) -> Finding | None:
-    """What users without a history get, and recent popularity for them, where it was measured."""
+    """A finding on the metric of users without a history, and on that of recent popularity if measured."""
     group = report["slices"].get(STRANGERS, {})
     if report.get("queries") or metric not in group.get(TOWERS, {}):
         return None
@@ -282,7 +282,7 @@ def strangers(report: dict[str, Any], metric: str) -> Finding | None:
 
 
 def training_end(progress: Progress | None, settings: TrainingConfig, slot: Slot = "all") -> Finding | None:
-    """An unfinished training, or one whose last epoch was the best by a margin, validated in a slot."""
+    """A finding if training is unfinished, or the last epoch was best by a margin, validated in a slot."""
     if progress is None:
         return None
     if not progress.finished:
@@ -309,7 +309,7 @@ def training_end(progress: Progress | None, settings: TrainingConfig, slot: Slot
 
 
 def unread_features(experiment: ExperimentConfig, data: PreparedData) -> Finding | None:
-    """Features of items and users that the towers leave unread."""
+    """A finding if the towers leave features of items or users unread."""
     items = _unread(experiment.tower.item.features, data.manifest.item_features)
     users = _unread(experiment.tower.user.features, data.manifest.user_features)
     readers = _shipped(
@@ -330,17 +330,17 @@ def unread_features(experiment: ExperimentConfig, data: PreparedData) -> Finding
 
 
 def _unread(chosen: FeatureNames, features: list[FeatureSummary]) -> list[str]:
-    return [] if chosen == "all" else [one.name for one in features if one.name not in chosen]
+    return [] if chosen == "all" else [feature.name for feature in features if feature.name not in chosen]
 
 
 def unread_order(experiment: ExperimentConfig, data: PreparedData) -> Finding | None:
-    """An order of events that predicts the next item, which the user tower reads as a set."""
+    """A finding if the order of events predicts the next item, and the user tower does not read it."""
     readers = _shipped(_reads_order, data)
     if _reads_order(experiment) or data.manifest.time.kind == "position" or not readers:
         return None
     order = order_of(data, repeats=not leaves_out_all(data, experiment.evaluation.exclude_seen))
     is_window = experiment.tower.user.context == "causal_window"
-    # A window reads its newest item by itself.
+    # A window reads its newest item by itself, so that only pairs count.
     ratio = order.pairs if is_window else order.ratio
     if ratio is None or ratio < ORDERED_RATIO:
         return None
@@ -357,10 +357,10 @@ def _reads_order(experiment: ExperimentConfig) -> bool:
 
 
 def _shipped(reads: Callable[[ExperimentConfig], bool], data: PreparedData) -> list[str]:
-    """The shipped experiments for such data that read something."""
+    """The shipped experiments for such data for which `reads` is true."""
     loaded = {name: load_experiment(name) for name in shipped_experiments()}
     return [
         name
-        for name, one in loaded.items()
-        if (one.tower.user.context == "none") == data.has_queries and reads(one)
+        for name, experiment in loaded.items()
+        if (experiment.tower.user.context == "none") == data.has_queries and reads(experiment)
     ]
