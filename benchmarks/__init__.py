@@ -2,5 +2,5 @@
 
 from turret.training.process import set_up_process
 
-# Before any script loads torch, as the command line does.
+# This has to run before any script loads torch, as in the command line.
 set_up_process()

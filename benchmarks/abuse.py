@@ -41,13 +41,13 @@ WORK, DOCUMENT = Path("var/benchmarks/abuse"), Path("turret/service/http/static/
 STALL_MS, PEAK_MB = 150.0, 150.0
 TRIES, ENOUGH_HANGS = 3, 3
 FIGURES = ("longest_stall_ms", "peak_mb_over_idle", "slowest_ms_a_kb", "slowest_admin_ms_a_kb")
-# Of a quick run: in under a minute, on a quiet machine.
+# A quick run has these attacks and takes under a minute on a quiet machine.
 QUICK = ("calls", "doors", "blank_items", "large_rules", "repeated_rollback", "wrong_keys")
 DEADLY = {"x://", "' '", "' ' of a body", "'>'", "'/'", "' > '", "'\\t'", "'a '", "'\ufdfa'", "maximum"}
 
 
 class Worst:
-    """The worst figures so far, and the requests that they are of."""
+    """The worst figures so far, and the requests that caused them."""
 
     def __init__(self) -> None:
         self.figures: dict[str, float] = {}
@@ -66,7 +66,7 @@ def attack_calls(target: Target, worst: Worst) -> Iterator[dict[str, Any]]:
     """Send every hostile request of every call, one at a time, or those that a slow machine has time for."""
     hangs: Counter[str] = Counter()
     known = [(call, _ordered(list(call.hostile()), target.quick)) for call in _calls()]
-    left, all_requests = target.seconds, sum(len(own) for _, own in known)
+    left, all_requests = target.seconds, sum(len(call_requests) for _, call_requests in known)
     target.start()
     for call, requests in known:
         if call.path == "/v1/search":
@@ -75,8 +75,8 @@ def attack_calls(target: Target, worst: Worst) -> Iterator[dict[str, Any]]:
         if not requests:
             continue
         normal = [target.cost(call.normal()) for _ in range(1 if call.scope == "admin" else TRIES)]
-        least = min(one.processor_ms for one in normal)
-        began = time.monotonic()  # after the normal ones, as an activation is slow
+        least = min(cost.processor_ms for cost in normal)
+        began = time.monotonic()  # the normal requests don't count, as an activation is slow
         end = began + left * len(requests) / max(1, all_requests)
         for request in requests:
             if time.monotonic() > end:
@@ -103,7 +103,7 @@ def attack_calls(target: Target, worst: Worst) -> Iterator[dict[str, Any]]:
 
 
 def _ordered(requests: list[Request], quick: bool) -> list[Request]:
-    """In random order, those that stopped a worker once before the others."""
+    """The requests in random order; those that once stopped a worker come first."""
     random.Random(7).shuffle(requests)
     return sorted(requests, key=lambda request: request.label not in DEADLY)[: 20 if quick else None]
 
@@ -121,15 +121,15 @@ def attack_by(name: str, attack: Attack, settings: dict[str, str]) -> Way:
         for _ in range(TRIES):
             target.start(settings=settings)
             begin = time.monotonic()
-            found = [*_doors_of(lambda: attack(target))]
-            own = target.stall(begin, time.monotonic())
-            stall, wait = min(stall, 1e3 * own[0]), min(wait, 1e3 * own[1])
+            findings = [*_doors_of(lambda: attack(target))]
+            longest = target.stall(begin, time.monotonic())
+            stall, wait = min(stall, 1e3 * longest[0]), min(wait, 1e3 * longest[1])
             peak = min(peak, target.peak_mb())
-            found += _doors_of(lambda: _after(target))
+            findings += _doors_of(lambda: _after(target))
             target.end(kill=True)
-            for words in found:
+            for words in findings:
                 target.open_door(f"{name}: {words}")
-            if found or target.quick or (stall <= STALL_MS and peak <= PEAK_MB):
+            if findings or target.quick or (stall <= STALL_MS and peak <= PEAK_MB):
                 break
         worst.note("longest_stall_ms", stall, name)
         worst.note("longest_wait_ms", wait, name)
@@ -156,7 +156,7 @@ def _after(target: Target) -> Iterator[str]:
 
 
 def attempt(target: Target, worst: Worst, call: Call, request: Request, normal_ms: float) -> int:
-    """Send a hostile request, again while it is worse than all before; gives the status."""
+    """Send a hostile request, again while it is worse than all before; return the status."""
     figure = "slowest_admin_ms_a_kb" if call.scope == "admin" else "slowest_ms_a_kb"
     shown = f"{call.name} {request.place} {request.label} ({request.size} bytes)"
     rate, stall, wait = float("inf"), float("inf"), float("inf")
@@ -184,7 +184,7 @@ def attempt(target: Target, worst: Worst, call: Call, request: Request, normal_m
 
 
 def try_doors(target: Target, worst: Worst) -> Iterator[dict[str, Any]]:
-    """Each call without its scope, at odd paths, and by other methods: nothing may pass or change."""
+    """Send each call without its scope, at odd paths, and by other methods: nothing may pass or change."""
     target.start()
     begun, answers, before, known = time.monotonic(), Counter[int](), _state(target), _calls()
 
@@ -198,7 +198,7 @@ def try_doors(target: Target, worst: Worst) -> Iterator[dict[str, Any]]:
     for call in known:
         normal = call.normal()
         path, mark, query = normal.target.partition("?")
-        others = set(METHODS) - {one.method for one in known if one.path == call.path}
+        others = set(METHODS) - {other.method for other in known if other.path == call.path}
         odd = [(end, normal.method) for end in ("", *ENDINGS)]
         odd += [("", method) for method in METHODS if method in others]
         for ending, method in odd[:: 8 if target.quick else 1]:
@@ -225,11 +225,11 @@ def _state(target: Target) -> dict[str, bytes]:
 
 def measure(options: Options) -> dict[str, Any]:
     """Make the attacks one after another."""
-    target, worst, made = Target(_shop()), Worst(), []
+    target, worst, rows = Target(_shop()), Worst(), []
     target.quick, target.seconds = options.quick, 20.0 if options.quick else options.given.seconds
     for name in options.given.attack or (QUICK if options.quick else WAYS):
         for row in WAYS[name](target, worst):
-            made.append(row)
+            rows.append(row)
             print(json.dumps(row), file=sys.stderr, flush=True)
     figures = dict.fromkeys(FIGURES, 0.0) | worst.figures
     return {
@@ -237,7 +237,7 @@ def measure(options: Options) -> dict[str, Any]:
         **figures,
         "where": worst.where,
         "doors": target.doors,
-        "attacks": made,
+        "attacks": rows,
     }
 
 
@@ -249,7 +249,7 @@ def _shop() -> Path:
         turret("data", "synth", shop, "--messy", "--users", 300, "--items", 3_000, "--overwrite")
         _add_lists_and_questions(shop)
         items = ("--items", shop / "items.csv")
-        kinds = [f"--kind={one}" for one in ("purchase", "cart=signal", "view=signal", "return=negative")]
+        kinds = [f"--kind={kind}" for kind in ("purchase", "cart=signal", "view=signal", "return=negative")]
         log = (shop / "events.csv", *items, "--users", shop / "users.csv", "--kind-column", "event", *kinds)
         _export("first", "dssm", *log, "--session", "session_id", "--on-bad", "drop")
         _export("words", "questions", "--queries", shop / "queries.csv", *items)

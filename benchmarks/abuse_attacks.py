@@ -1,6 +1,6 @@
 """Attacks of several requests: floods, slow clients, bombs, and sequences that lost or changed data.
 
-Each is a generator over the doors that it finds open; its cost to others is measured beside it.
+Each attack is a generator of the doors that it finds open; its cost to others is measured beside it.
 """
 
 import asyncio
@@ -22,14 +22,14 @@ from benchmarks.abuse_requests import JSON_TYPE, LINES_TYPE, RULES, Request, jso
 from benchmarks.abuse_target import Target
 
 SLOW_SECONDS, FLOOD_SECONDS = 4.0, 3.0
-PACE_MS = 0.5  # between two connections: what they hold is measured, not how fast they come
+PACE_MS = 0.5  # between two connections: the memory that they hold is measured, not their rate
 _HISTORY = [f"i{number:04d}" for number in range(50)]
-_CAPS = {"brand": 1, "category": 1, "tags": 1, "fair_trade": 1}  # which can't be met
+_CAPS = {"brand": 1, "category": 1, "tags": 1, "fair_trade": 1}  # caps that can't be met
 _PERMITTED = (200, 400, 404, 409, 413, 422, 429, 503)
 
 
 Attack = Callable[[Target], Iterator[str]]
-# A thread of clients, which have other machines than the service.
+# Clients run in a thread of low priority, as they have other machines than the service.
 _other_machine = partial(ThreadPoolExecutor, 1, initializer=os.nice, initargs=(10,))
 
 
@@ -40,7 +40,7 @@ def ask(target: Target, method: str, path: str, body: Any = None) -> tuple[int, 
 
 
 def wire(path: str, body: bytes, key: str | None, more: str = "", length: int | None = None) -> bytes:
-    """A POST as bytes, perhaps with another length than it has."""
+    """A POST request as bytes; `length` replaces the true length of its body."""
     bearer = f"Authorization: Bearer {key}\r\n" if key else ""
     framing = more or f"Content-Length: {len(body) if length is None else length}"
     head = f"POST {path} HTTP/1.1\r\nHost: abuse\r\nContent-Type: {JSON_TYPE}\r\n{bearer}{framing}\r\n\r\n"
@@ -48,7 +48,7 @@ def wire(path: str, body: bytes, key: str | None, more: str = "", length: int | 
 
 
 def crowd(target: Target, clients: int, requests: Iterable[bytes], at_once: int = 1) -> None:
-    """Send requests on so many connections as fast as they are answered."""
+    """Send requests on `clients` connections as fast as they are answered."""
     taken, end = iter(requests), time.monotonic() + FLOOD_SECONDS * (0.3 if target.quick else 1)
 
     async def ask_on_one() -> None:
@@ -78,40 +78,40 @@ def crowd(target: Target, clients: int, requests: Iterable[bytes], at_once: int 
 def held(target: Target, count: int, request: bytes, more: bytes = b"", read: int = 0) -> None:
     """Open connections, send a request on each, and stay: send `more`, or read a few bytes, now and then.
 
-    The next is opened when an answer has begun, or after `PACE_MS`.
+    The next connection is opened when an answer has begun, or after `PACE_MS`.
     """
     end = time.monotonic() + SLOW_SECONDS * (0.3 if target.quick else 1)
     with ExitStack() as stack:
         connections = []
         for _ in range(count // 5 if target.quick else count):
-            one = stack.enter_context(socket.socket())
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection = stack.enter_context(socket.socket())
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             with suppress(OSError):
-                one.settimeout(1.0)
-                one.connect(target.public)
-                one.setblocking(False)
-                one.send(request)
-                connections.append(one)
+                connection.settimeout(1.0)
+                connection.connect(target.public)
+                connection.setblocking(False)
+                connection.send(request)
+                connections.append(connection)
                 answer = select.poll()
-                answer.register(one, select.POLLIN)
+                answer.register(connection, select.POLLIN)
                 answer.poll(PACE_MS)
             if time.monotonic() > end:
                 break
         while time.monotonic() < end:
-            for one in connections:
+            for connection in connections:
                 with suppress(OSError):
-                    one.send(more)
-                    one.recv(read)
+                    connection.send(more)
+                    connection.recv(read)
             time.sleep(0.1)
 
 
-def plain(attack: Callable[..., None], *given: Any, **named: Any) -> Attack:
+def plain(attack: Callable[..., None], *arguments: Any, **named: Any) -> Attack:
     """An attack that is judged by its cost alone; callables among its arguments get the target."""
 
     def run(target: Target) -> Iterator[str]:
-        own = [one(target) if callable(one) else one for one in given]
+        resolved = [argument(target) if callable(argument) else argument for argument in arguments]
         with _other_machine() as pool:
-            pool.submit(attack, target, *own, **named).result()
+            pool.submit(attack, target, *resolved, **named).result()
         yield from ()
 
     return run
@@ -174,7 +174,7 @@ def _bulk(target: Target, body: bytes) -> Iterator[str]:
 
 
 def bulk_bombs(target: Target) -> Iterator[str]:
-    """16 MB in one line of items, in blank lines, in lines that are no JSON, and in the longest lines."""
+    """Send 16 MB in one line of items, in blank lines, in lines without JSON, and in the longest lines."""
     size = 15_900_000
     item = b'{"id":"i0001","features":{"title":"%b"}}'
     yield from _bulk(target, item % (b"a" * size))
@@ -185,7 +185,7 @@ def bulk_bombs(target: Target) -> Iterator[str]:
 
 
 def padded_items(target: Target) -> Iterator[str]:
-    """87 kB of items: one with the longest lists, and many with none, four times."""
+    """Send 87 kB of items: one with the longest lists, and many without lists, four times."""
     long = {
         "title": " ".join(["cedar"] * 330),
         "tags": ["t1"] * 2_000,
@@ -198,16 +198,16 @@ def padded_items(target: Target) -> Iterator[str]:
 
 
 def blank_items(target: Target) -> Iterator[str]:
-    """Blanks and separators in the texts of a stored item, and then everybody's filter."""
+    """Store items with texts of blanks and separators, and then filter as everybody does."""
     body = {"history": _HISTORY, "filter": {"category": {"under": "Food"}}}
     texts = (" " * 30_000, "\u00a0" * 15_000, ">" * 30_000, "a > " * 7_000, "/ " * 15_000)
     for number, text in enumerate(texts):
-        for method, path, given in (
+        for method, path, payload in (
             ("PUT", f"/v1/items/blank{number}", {"features": {}, "fields": {"category": text}}),
             ("POST", "/v1/recommend", body),
         ):
-            status, answer = ask(target, method, path, given)
-            if status not in _PERMITTED or (given is body and status != 200):
+            status, answer = ask(target, method, path, payload)
+            if status not in _PERMITTED or (payload is body and status != 200):
                 yield f"{method} {path} with {text[:4]!r}...: {status} {str(answer)[:100]}"
 
 
@@ -215,8 +215,8 @@ def batch_of(**conditions: Any) -> Attack:
     """A batch of 100 requests with these conditions."""
 
     def run(target: Target) -> Iterator[str]:
-        one = {"history": _HISTORY, "k": 100, **conditions}
-        status, answer = ask(target, "POST", "/v1/recommend/batch", {"requests": [one] * 100})
+        request = {"history": _HISTORY, "k": 100, **conditions}
+        status, answer = ask(target, "POST", "/v1/recommend/batch", {"requests": [request] * 100})
         if status not in _PERMITTED:
             yield f"a batch of {conditions}: {status} {str(answer)[:100]}"
 
@@ -224,7 +224,7 @@ def batch_of(**conditions: Any) -> Attack:
 
 
 def metrics_flood(target: Target) -> Iterator[str]:
-    """A flood of /metrics without a key, in which an operator activates and rolls back."""
+    """Flood /metrics without a key, while an operator activates and rolls back."""
     with _other_machine() as pool:
         metrics = itertools.repeat(b"GET /metrics HTTP/1.1\r\nHost: abuse\r\n\r\n")
         flood = pool.submit(crowd, target, 320, metrics)
@@ -240,7 +240,7 @@ def metrics_flood(target: Target) -> Iterator[str]:
 
 
 def large_rules(target: Target) -> Iterator[str]:
-    """The largest rules that are taken, twice, a restart, and an activation."""
+    """Set the largest rules that are accepted, twice, and restart the service."""
     for size in (950_000, 450_000, 200_000, 100_000):
         for name in ("before", "large"):
             each = {"filter": {"brand": {"equals": "b" * (size // 95)}}}
@@ -256,7 +256,7 @@ def large_rules(target: Target) -> Iterator[str]:
 
 
 def many_rules(target: Target) -> Iterator[str]:
-    """Requests that name 20 rules of 180 values."""
+    """Send requests that name 20 rules of 49 values."""
     values = {f"r{n}": {"filter": {"title": {"any_of": [f"{n} {v}" for v in range(49)]}}} for n in range(20)}
     status, _ = ask(target, "PUT", "/v1/rules", {"rules": values})
     body = {"history": _HISTORY, "rules": list(values)}
@@ -266,7 +266,7 @@ def many_rules(target: Target) -> Iterator[str]:
 
 
 def repeated_rollback(target: Target) -> Iterator[str]:
-    """A rollback of rules that a proxy sends twice."""
+    """Send one rollback of rules twice, as a proxy may."""
     ask(target, "PUT", "/v1/rules", {"rules": {}})
     rules = ask(target, "PUT", "/v1/rules", {"rules": {"newest": RULES["in stock"]}})[1]
     body = {"since": rules.get("since")}
@@ -278,12 +278,12 @@ def repeated_rollback(target: Target) -> Iterator[str]:
 
 
 def withdrawals(calls: int, items: int, form: str) -> Attack:
-    """Thousands of withdrawals of items that nobody knows; then items have still to be accepted."""
+    """Withdraw thousands of unknown items; changes of items have to be accepted afterwards."""
 
     def run(target: Target) -> Iterator[str]:
         for call in range(1 if target.quick else calls):
             ids = (form.format(call, number) for number in range(items))
-            lines = (json.dumps({"id": one, "method": "DELETE"}, ensure_ascii=False) for one in ids)
+            lines = (json.dumps({"id": item_id, "method": "DELETE"}, ensure_ascii=False) for item_id in ids)
             yield from _bulk(target, "\n".join(lines).encode())
         yield from _still_changes(target)
 
@@ -298,7 +298,7 @@ def _still_changes(target: Target) -> Iterator[str]:
 
 
 def late_appends(target: Target) -> Iterator[str]:
-    """Events whose store was locked until their calls had given up, and the user is forgotten after."""
+    """Append events while the store is locked until their calls give up, and then forget the user."""
 
     def append(number: int) -> int:
         events = [
@@ -333,7 +333,7 @@ ATTACKS: dict[str, tuple[Attack, dict[str, str]]] = {
     "padded_items": (padded_items, {}),
     "blank_items": (blank_items, {}),
     "unmet_caps": (batch_of(cap=_CAPS, diversity=1.0), {}),
-    "made_up_cursors": (batch_of(cursor="first~0~0~5~fe967699"), {}),  # behind a score of -1e38
+    "made_up_cursors": (batch_of(cursor="first~0~0~5~fe967699"), {}),  # the cursor is behind a score of -1e38
     "metrics_flood": (metrics_flood, GUARDED),
     "large_rules": (large_rules, {}),
     "many_rules": (many_rules, {}),

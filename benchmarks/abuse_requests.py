@@ -13,7 +13,7 @@ from urllib.parse import quote
 Json = Any
 Schema = dict[str, Any]
 JSON_TYPE, LINES_TYPE = "application/json", "application/x-ndjson"
-# Bytes: of a text without a limit of its own, of one that fills an item, and of one that fills a body.
+# Bytes of a text without a limit of its own, of a text that fills an item, and of one that fills a body.
 HEAD_TEXT, ITEM_TEXT, BODY_TEXT = 4_000, 46_000, 950_000
 _MARK = "@place@"
 _FILTER = {"category": {"under": "Food > Coffee"}, "price": {"gte": 1}, "tags": {"any_of": ["t1"]}}
@@ -25,7 +25,7 @@ _ITEM = {
     "fields": {"title": "Cedar Beans", "category": "Food > Coffee > Beans", "tags": ["t1"], "price": 7.5},
 }
 RULES = {"in stock": {"filter": {"stock": {"gte": 0}}, "cap": {"brand": 100}}}
-# Values that the shop of the benchmark knows, by the name of a schema; and of parameters.
+# Values that the shop of the benchmark knows: by the name of a schema, and by the name of a parameter.
 GIVEN: dict[str, dict[str, Json]] = {
     "RecommendRequest": _USER,
     "ComparedRequest": _USER,
@@ -41,8 +41,8 @@ GIVEN: dict[str, dict[str, Json]] = {
 }
 PARAMETERS = {"item_id": "i0001", "user_id": "u00007", "field": "brand", "version": "second", "point": "1"}
 
-# Separators, quotes, brackets, digits, blanks; then a no-break space, accents, a direction mark, letters that
-# grow when they are folded or normalised, and controls.
+# The units are separators, quotes, brackets, digits and blanks; then a no-break space, accents, a direction
+# mark, letters that grow when they are folded or normalised, and controls.
 _UNITS = [*",>/|:@~.-_%&#?*+=;\"'\\[]{}()<>09aA \t\n\r", "//", " > ", "a ", "a,", '":', "%0A", "\\u", "../"]
 _UNITS += [*"\u00a0\u2003\u0301\u202e\u0130\ufdfa\uac01\U0001f600\0\x1f\x7f\u2028\ufeff", "e\u0301"]
 _LARGE = {",", ">", "/", " ", '"', "\\", "a ", "\u0301", "\ufdfa"}  # units that also fill a whole body
@@ -53,9 +53,9 @@ _TOKENS = (
 )
 _TOKENS += f'"\\ud800" "" "null" [] {{}} {"[" * 100_000} {"[" * 31 + "]" * 31} {{{_KEYS}}}'.split()
 _TOKENS += ["9223372036854775808", "-9223372036854775809", '{"a":' * 100_000, '"' + "\\udfff" * 1_000 + '"']
-_TOKENS += [f"[{one * 9_999}1]" for one in ("null,", "[],", '"a",', "{},", "1e400,", "1,")]
-_ENCODED = [(one if len(one) < 20 else f"{one[:8]}... of {len(one)}", one.encode()) for one in _TOKENS]
-# Ends of a path that may make another path of it, or leave it the same for one reader of it alone.
+_TOKENS += [f"[{unit * 9_999}1]" for unit in ("null,", "[],", '"a",', "{},", "1e400,", "1,")]
+_ENCODED = [(word if len(word) < 20 else f"{word[:8]}... of {len(word)}", word.encode()) for word in _TOKENS]
+# Endings that may turn a path into another one, or that only some readers of the path ignore.
 _CODES = "0A 0D 0D%0A 00 20 09 0B 85 C2%85 E2%80%A8 C2%A0 FF 2F 2E 5C 3F 23 3B 250A 0A%0A 0A/similar"
 ENDINGS = [f"%{code}" for code in _CODES.split(" ")] + ["/", "//", ".", "/.", "/..", ";a", "/%0A", "/x"]
 METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "TRACE", "put", "QUERY")
@@ -68,7 +68,7 @@ class Request(NamedTuple):
     label: str
     method: str
     target: str
-    parts: tuple[bytes, ...] = ()  # of the body; many requests share a large one
+    parts: tuple[bytes, ...] = ()  # parts of the body; many requests share a large one
     kind: str = JSON_TYPE
 
     @property
@@ -100,7 +100,7 @@ class Call(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its method and path."""
+        """The method and path of the call."""
         return f"{self.method} {self.path}"
 
     def normal(self) -> Request:
@@ -128,38 +128,38 @@ class Call(NamedTuple):
                     yield normal._replace(place=".".join(map(str, path)), label=label, parts=parts)
 
     def _target(self, hostile: Mapping[str, str]) -> str:
-        """The path and the query, with these values, as they are on the wire, in place of normal ones."""
+        """The path and the query as they are on the wire, with `hostile` values in place of normal ones."""
         target, query = self.path, []
         for parameter in self.parameters:
             name, place = parameter["name"], parameter["in"]
-            given = hostile.get(name) or quote(str(PARAMETERS.get(name, "1")), safe="")
+            value = hostile.get(name) or quote(str(PARAMETERS.get(name, "1")), safe="")
             if place == "path":
-                # What is deleted is no item or user of the other calls.
-                given = given + "9" if self.method == "DELETE" and name not in hostile else given
-                target = target.replace(f"{{{name}}}", given)
+                # A deleted item or user is none that the other calls use.
+                value = value + "9" if self.method == "DELETE" and name not in hostile else value
+                target = target.replace(f"{{{name}}}", value)
             elif name in hostile or parameter.get("required"):
-                query.append(f"{name}={given}")
+                query.append(f"{name}={value}")
         return target + "?" * bool(query) + "&".join(query)
 
 
 def calls(document: Schema) -> list[Call]:
     """All calls of an OpenAPI document."""
     schemas = document["components"]["schemas"]
-    found = []
+    result = []
     for path, methods in document["paths"].items():
         for method, call in methods.items():
             content = call.get("requestBody", {}).get("content", {})
             kind, body = next(iter(content.items()), (JSON_TYPE, {"schema": None}))
             schema = body["schema"]
-            scopes = [scope for need in call.get("security", []) for own in need.values() for scope in own]
+            scopes = [scope for key in call.get("security", []) for names in key.values() for scope in names]
             scope, parameters = next(iter(scopes), None), tuple(call.get("parameters", ()))
             schema = schema and schema.get("x-line", schema)
-            found.append(Call(method.upper(), path, scope, parameters, schema, kind, schemas))
-    return found
+            result.append(Call(method.upper(), path, scope, parameters, schema, kind, schemas))
+    return result
 
 
 def _resolved(schema: Schema, schemas: Mapping[str, Schema]) -> Schema:
-    """The schema with its reference followed, and all alternatives in one: what any of them allows."""
+    """The schema with its reference followed, and merged with its alternatives: it allows all of them."""
     merged: Schema = {}
     for part in (schema, *schema.get("anyOf", ())):
         name = part.get("$ref", "").rpartition("/")[2]
@@ -169,15 +169,15 @@ def _resolved(schema: Schema, schemas: Mapping[str, Schema]) -> Schema:
 
 
 def _example(schema: Schema, schemas: Mapping[str, Schema]) -> Json:
-    """A valid value: the given one of its schema, else one with the required properties."""
+    """A valid value: that of GIVEN for its schema, else one with the required properties."""
     schema = _resolved(schema, schemas)
     properties = schema.get("properties")
     if properties is not None:
-        given = dict(GIVEN.get(schema.get("name", ""), {}))
+        example = dict(GIVEN.get(schema.get("name", ""), {}))
         for name in [*schema.get("required", ()), *schema.get("properties", ())]:
-            if name not in given and (name in schema.get("required", ()) or name in PARAMETERS):
-                given[name] = PARAMETERS.get(name) or _example(properties[name], schemas)
-        return given
+            if name not in example and (name in schema.get("required", ()) or name in PARAMETERS):
+                example[name] = PARAMETERS.get(name) or _example(properties[name], schemas)
+        return example
     if "items" in schema:
         return [_example(schema["items"], schemas)]
     if schema.get("type") == "object":
@@ -207,7 +207,7 @@ def _places(
 
 
 def _placed(example: Json, path: tuple[str | int, ...]) -> Json:
-    """The example with the mark at a path; a last step that is the mark makes it a key."""
+    """The example with the mark at a path; where the last step is the mark, it becomes a key."""
     if not path:
         return _MARK
     changed = copy.deepcopy(example)
@@ -247,7 +247,7 @@ def _filled(unit: str, length: int, is_characters: bool) -> bytes:
 
 @cache
 def _many(count: int, width: int) -> list[tuple[str, bytes]]:
-    """Lists and objects of so many values."""
+    """Lists and objects of `count` values."""
     words = [f"{number:0{width}d}" for number in range(count)]
     values = {"numbers": list(range(count)), "equal texts": ["a"] * count, "texts": words}
     return [(f"{count} {name}", _text(value)) for name, value in values.items()] + [
@@ -263,7 +263,7 @@ def _parameter_values(length: int) -> list[tuple[str, str]]:
     texts |= {"wide": "\uff11", "nines": "9" * length, "underscores": "1" + "_1" * (length // 2 - 1)}
     written = {label: quote(text, safe="") for label, text in texts.items()}
     written |= {"surrogate": "%ED%A0%80" * 100, "bytes": "%FF" * 500, "blank": "%20"}
-    # A head has 16 KiB. It is cut before a character.
+    # A head has 16 KiB, so a longer text is cut, before an encoded character.
     return [
         (label, text[: text.rfind("%", 0, 12_000) if len(text) > 12_000 else None])
         for label, text in written.items()

@@ -21,15 +21,15 @@ from benchmarks.abuse_requests import RULES, Request, json_request
 from benchmarks.processes import Running, family, running_service
 from turret.service.keys.keys import add_key, new_key, record
 
-LONG_SECONDS = 0.075  # of a request after which the next question of the other client is awaited
-PATIENCE, LONGEST = 5.0, 60.0  # seconds for an answer: of the workers' processors, and of the clock
+LONG_SECONDS = 0.075  # after a request this long, the next question of the other client is awaited
+PATIENCE, LONGEST = 5.0, 60.0  # most seconds for an answer: of the workers' processors, and of the clock
 SETTINGS = {"drain_delay": "0", "metrics_open": "false", "log_level": "error"}
 SCOPES = ("read", "write", "rules", "admin")
 Address = tuple[str, int]
 
 
 class Probe(NamedTuple):
-    """A question of the other client: its seconds beyond the median, and without waiting for a core."""
+    """A question of the other client: seconds beyond the median (`wait`), and without those for a core."""
 
     begun: float
     ended: float
@@ -39,7 +39,7 @@ class Probe(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """An answer and its cost; status 0: cut off, -1: none."""
+    """An answer and its cost; status 0: the answer was cut off, -1: none came."""
 
     status: int
     body: bytes
@@ -71,8 +71,8 @@ class Target:
                 self.keys[name] = new_key(name)
                 add_key(self.folder / "keys.json", record(name, self.keys[name], scopes))
         store, keys = f"sqlite:///{self.folder}/history.sqlite", str(self.folder / "keys.json")
-        own = SETTINGS | {"keys": keys, **settings}
-        service = running_service(self.folder / "bundles", 1, "--store", store, **own)
+        service_settings = SETTINGS | {"keys": keys, **settings}
+        service = running_service(self.folder / "bundles", 1, "--store", store, **service_settings)
         self.service: Running = self._stack.enter_context(service)
         self.public, self.admin = map(_address, (self.service.url, self.service.admin))
         self.workers = family(self.service.process.pid)[1:]
@@ -83,7 +83,7 @@ class Target:
         self.watch()
 
     def watch(self) -> None:
-        """Begin to count memory from here, and to ask as another client."""
+        """Begin to measure memory, and to ask as another client."""
         for pid in self.workers:
             Path(f"/proc/{pid}/clear_refs").write_text("5")  # VmHWM begins anew
         self._idle = self._resident()
@@ -108,7 +108,7 @@ class Target:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def again(self, version: str | None = None) -> None:
-        """A new service in place of one that hangs or was changed, of the same version by default."""
+        """Replace a service that hangs or was changed by a new one, of the same version by default."""
         self.end(kill=True)
         self.start(version=version or self._version)
 
@@ -127,12 +127,12 @@ class Target:
     ) -> tuple[int, bytes]:
         """Send a request on a connection of its own: status (0: cut off) and body.
 
-        Raises TimeoutError where none came within `PATIENCE` seconds of the workers' processor time.
+        Raises TimeoutError where no answer came within `PATIENCE` seconds of the workers' processor time.
         """
         place = address or (self.admin if "admin" in request.target else self.public)
         content, used, end = b"", self._used(), time.monotonic() + LONGEST
         with suppress(ConnectionError), socket.create_connection(place, timeout=LONGEST) as connection:
-            with suppress(ConnectionError):  # it may be refused before it was sent
+            with suppress(ConnectionError):  # the request may be refused before it was sent
                 connection.sendall(_wire(request, self.keys.get(key, key) if key else None))
             connection.settimeout(0.5)
             while True:
@@ -163,15 +163,17 @@ class Target:
     def stall(self, begun: float, ended: float) -> tuple[float, float]:
         """The longest stall and wait of the other client between two times."""
         until = time.monotonic() + 2 * PATIENCE
-        is_long = ended - begun > LONG_SECONDS  # else the next question tells
+        is_long = ended - begun > LONG_SECONDS  # a shorter stall is seen with the next request
         while self._pipe.poll(0.05 if is_long else 0) or is_long:
             if self._pipe.poll():
                 self._probes.append(self._pipe.recv())
             if time.monotonic() > until or (self._probes and self._probes[-1].begun > ended):
                 break
-        own = [one for one in self._probes if one.ended > begun and one.begun < ended]
-        self._probes = [one for one in self._probes if one.ended > ended]
-        return max((one.stall for one in own), default=0.0), max((one.wait for one in own), default=0.0)
+        probes = [probe for probe in self._probes if probe.ended > begun and probe.begun < ended]
+        self._probes = [probe for probe in self._probes if probe.ended > ended]
+        return max((probe.stall for probe in probes), default=0.0), max(
+            (probe.wait for probe in probes), default=0.0
+        )
 
     def peak_mb(self) -> float:
         """The most resident memory of the workers over that at the start."""
@@ -180,8 +182,8 @@ class Target:
     def failures(self) -> int:
         """The number of answers of 500."""
         _, text = self.exchange(json_request("GET", "/metrics"))
-        found = re.findall(r'^turret_requests_total\{.*status="500"\} (\S+)', text.decode(), re.MULTILINE)
-        return int(sum(map(float, found)))
+        counts = re.findall(r'^turret_requests_total\{.*status="500"\} (\S+)', text.decode(), re.MULTILINE)
+        return int(sum(map(float, counts)))
 
     def is_whole(self) -> bool:
         """Whether the workers are those of the start."""
@@ -200,8 +202,8 @@ OTHER_CLIENT = json_request("POST", "/v1/recommend", {"history": [f"i{n:04d}" fo
 
 
 def _probe(pipe: Connection, address: Address, recommend: bytes, worker: int, parent: int) -> None:
-    """Ask for `/livez` and recommendations until killed, and tell each answer."""
-    with suppress(OSError):  # not everybody may
+    """Ask for `/livez` and recommendations until killed, and send a Probe for each answer."""
+    with suppress(OSError):  # not every user may
         os.nice(-15)
     seconds: dict[bytes, list[float]] = {}
     questions = (_wire(Request("", "", "GET", "/livez"), None), recommend)

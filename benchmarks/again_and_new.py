@@ -9,8 +9,8 @@ differences paired by user from the best rule in each half.
 
 `new_over_best_rule` and `again_over_best_rule` are the least of the logs' ratios of the picked towers to the
 best rule, the latter where a third of the targets had been used; `auto_over_best_candidate` is the least
-ratio of the picked candidate to the best one, in either half. The rows of the logs are kept as they end, as
-all of them take two hours; `--resume` measures the others.
+ratio of the picked candidate to the best one, in either half. All logs take two hours, so each row is kept as
+soon as it is measured, and `--resume` measures the missing ones.
 """
 
 import argparse
@@ -52,7 +52,7 @@ _PERIODS, _ENDS = (7.0, 10.0, 14.0, 21.0, 30.0, 45.0, 60.0, 90.0), 0.04
 
 
 def grocery(data: Path, work: Path) -> dict[str, Any]:
-    """A year of 3,000 people: staples in periods of their own, new items by taste, and their companions."""
+    """The year of 3,000 people: staples in individual periods, new items by taste, and their companions."""
     random = np.random.default_rng(3)
     category = np.arange(_ITEMS) * _CATEGORIES // _ITEMS
     popularity = 1.0 / random.permutation(np.arange(1, _ITEMS + 1)) ** 0.8
@@ -149,7 +149,7 @@ def _half(report: Mapping[str, Any], half: str, others: list[str]) -> dict[str, 
 
 
 def measure(options: Options, known: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The logs that are asked for and aren't known; a quick run has one epoch each, and no news."""
+    """Measure the chosen logs that have no row yet; a quick run has one epoch each, and no news."""
     for name in options.given.logs or [name for name in LOGS if not (options.quick and name == "globo")]:
         if name not in {row["log"] for row in known}:
             yield {"log": name, **measured(options, name)}
@@ -161,7 +161,7 @@ def claim(rows: list[dict[str, Any]]) -> dict[str, Any]:
     halves = [row[half] for row in rows for half in HALVES]
     return {
         "new_over_best_rule": min(row["new"]["over_best_rule"] for row in rows),
-        "again_over_best_rule": min((one["over_best_rule"] for one in repeated), default=None),
+        "again_over_best_rule": min((half["over_best_rule"] for half in repeated), default=None),
         "auto_over_best_candidate": min(half["auto_over_best_candidate"] for half in halves),
         "not_measured": sorted(LOGS.keys() - {row["log"] for row in rows}),
     }

@@ -46,7 +46,7 @@ _BOUNDS = {
     "minProperties": "{} names or more",
     "maxProperties": "up to {} names",
 }
-# The sections by the tag of their calls, those that a client needs first.
+# The sections by the tag of their calls; the sections that a client needs come first.
 _SECTIONS = {
     "recommend": "Recommendations",
     "histories": "Events and users",
@@ -66,7 +66,7 @@ def api_page(document: Described) -> str:
         for method, call in methods.items()
     ]
     sections = {
-        heading: [one for one in calls if tag in one[2]["tags"]] for tag, heading in _SECTIONS.items()
+        heading: [call for call in calls if tag in call[2]["tags"]] for tag, heading in _SECTIONS.items()
     }
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
@@ -80,7 +80,9 @@ def api_page(document: Described) -> str:
         "describe": _describe,
     }
     template = environment.get_template("docs.html.j2")
-    return template.render(document=document, sections=[one for one in sections.items() if one[1]])
+    return template.render(
+        document=document, sections=[section for section in sections.items() if section[1]]
+    )
 
 
 def _anchor(text: str) -> str:
@@ -189,11 +191,11 @@ class ActivationsAnswer(BaseModel):
 
 
 def api_document() -> Described:
-    """Describe every call; a new one has no schema of its answer until that is written."""
+    """Describe every call; the answer of a new call has no schema until it is written by hand."""
     written = orjson.loads(DOCUMENT.read_bytes())
     app = FastAPI()
     bodies: dict[tuple[str, str], Reads[Any]] = {}
-    for router in sorted(ROUTERS, key=lambda router: "probes" in router.tags):  # those last
+    for router in sorted(ROUTERS, key=lambda router: "probes" in router.tags):  # probes last
         app.include_router(router)
         bodies |= dict(_bodies(router))
     document = get_openapi(title="Turret", version=RELEASE, description="What next?", routes=app.routes)
@@ -225,7 +227,7 @@ def as_text() -> str:
 
 
 def _without_null(schema: Described) -> Described:
-    """The schema of an optional parameter: one that is left out has no value, and none can be null."""
+    """The schema of an optional parameter without null: it may be left out, and can't be null."""
     choices = [choice for choice in schema.pop("anyOf", ()) if choice != {"type": "null"}]
     return {**schema, **choices[0]} if choices else schema
 
@@ -273,7 +275,7 @@ def _bodies(router: APIRouter) -> Iterator[tuple[tuple[str, str], Reads[Any]]]:
 
 def _schemas(bodies: set[type[BaseModel]]) -> Described:
     """The schemas of bodies and answers; pydantic has none for filters and excluded pairs."""
-    # The client knows less of a version than the service, which has models of these three.
+    # The client's models of versions have fewer fields than these three of the service.
     of_service = (VersionAnswer, VersionsAnswer, ActivationsAnswer)
     schemas = {
         **_defined(answers.Answer.__subclasses__(), "validation"),
@@ -313,18 +315,18 @@ def _defined(models: Iterable[type[BaseModel]], mode: JsonSchemaMode) -> Describ
 
 
 def _holds(*required: str, **properties: Described) -> Described:
-    """The schema of an object that has the `required` properties, and of which these `properties` hold."""
+    """The schema of an object that has the `required` properties, and for which these `properties` hold."""
     return {"required": list(required), "properties": properties}
 
 
 def _filter() -> Described:
-    several = {"type": "array", "maxItems": MAX_CONDITIONS, "items": reference("Filter")}
+    filters = {"type": "array", "maxItems": MAX_CONDITIONS, "items": reference("Filter")}
     return {
         "type": "object",
         "title": "Filter",
         "description": "Conditions on catalog fields, all of which have to hold; docs/filters.md has the "
         "operators. At most 8 levels, 100 conditions, 1000 values.",
-        "properties": {"all": several, "any": several, "not": reference("Filter")},
+        "properties": {"all": filters, "any": filters, "not": reference("Filter")},
         "additionalProperties": reference("FieldFilter"),
     }
 
@@ -333,8 +335,8 @@ def _condition() -> Described:
     number = {"type": "number", "minimum": -LARGEST, "maximum": LARGEST}
     bound = {"anyOf": [{"type": "string"}, number]}
     value = {"anyOf": [*bound["anyOf"], {"type": "boolean"}]}
-    several = {"type": "array", "items": value, "maxItems": MAX_VALUES}
-    operators = {"equals": value, "any_of": several, "none_of": several, "not_null": {"type": "boolean"}}
+    values = {"type": "array", "items": value, "maxItems": MAX_VALUES}
+    operators = {"equals": value, "any_of": values, "none_of": values, "not_null": {"type": "boolean"}}
     operators["under"] = {"type": "string", "pattern": f"[^ {SEPARATORS}]"}
     operators |= dict.fromkeys(("gte", "gt", "lte", "lt"), bound)
     return {"type": "object", "properties": operators, "minProperties": 1, "additionalProperties": False}

@@ -1,7 +1,7 @@
-"""Training by two processes of one thread, beside one process of one thread and one of two.
+"""Training by two processes of one thread, beside one process of one thread and one of two threads.
 
-The transformer as it is shipped (full softmax) and with candidates that each process draws, the pooled tower
-with the candidates of the whole batch, and the pooled tower with a table that is updated by row. All sides
+The trainings are the transformer as it is shipped (full softmax) and with candidates that each process draws,
+and the pooled tower with the candidates of the whole batch and with a table that is updated by row. All sides
 make the same global batches and take turns in one run; the claims are ratios of medians. One process on half
 a batch shows the cost of smaller batches alone. The processes talk over the loopback.
 """
@@ -63,12 +63,12 @@ class Processes:
             self.processes.append(process)
 
     def run(self, steps: int) -> tuple[int, float]:
-        """Make steps: the examples, and the seconds of the slowest process."""
+        """Make steps; return the number of examples, and the seconds of the slowest process."""
         turns = self.turns(steps)
         return turns[0].examples, max(turn.seconds for turn in turns)
 
     def turns(self, steps: int) -> list[Steps]:
-        """Make steps, as each process saw them."""
+        """Make steps; return the figures of each process."""
         for pipe in self.pipes:
             pipe.send(steps)
         return [pipe.recv() for pipe in self.pipes]
@@ -144,7 +144,7 @@ def shop(folder: Path, items: int, users: int) -> Path:
 
 
 def settings(work: Path) -> dict[str, tuple[Setting, int]]:
-    """What is trained, and the steps of a turn."""
+    """The trainings by name, each with the steps of a turn."""
     usual, wide = shop(work / "shop", ITEMS, 4000), shop(work / "wide", WIDE_ITEMS, 6000)
     pooled = ("tower.user.history_length=50", IN_BATCH, STILL)
     return {
@@ -156,7 +156,7 @@ def settings(work: Path) -> dict[str, tuple[Setting, int]]:
 
 
 def compare(setting: Setting, steps: int, rounds: int) -> dict[str, Any]:
-    """Let the sides take turns: examples/s, bytes and memory."""
+    """Let the sides take turns; return examples/s, bytes and memory."""
     sides = {TWO: Processes(setting, 2, 1), ONE: Processes(setting, 1, 1), THREADS: Processes(setting, 1, 2)}
     sides[HALF] = Processes(replace(setting, batch=setting.batch // 2), 1, 1)
     try:
@@ -179,7 +179,7 @@ def compare(setting: Setting, steps: int, rounds: int) -> dict[str, Any]:
 
 
 def measure(options: Options) -> dict[str, Any]:
-    """Every training on all sides; the speedup is that of the shipped transformer."""
+    """Measure every training on all sides; the speedup is that of the shipped transformer."""
     with tempfile.TemporaryDirectory() as work:
         rounds = QUICK_ROUNDS if options.quick else ROUNDS
         trainings = {

@@ -32,7 +32,7 @@ ROOT = Path(__file__).parent.parent
 
 def fault_tests() -> dict[int, list[str]]:
     """Links to the tests of each fault of the service by its number, in the order of their files."""
-    found: dict[int, list[str]] = defaultdict(list)
+    links: dict[int, list[str]] = defaultdict(list)
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         source = path.read_text(encoding="utf-8")
         body = ast.parse(source).body if "mark.fault(" in source else []
@@ -43,9 +43,9 @@ def fault_tests() -> dict[int, list[str]]:
                 link = f"[`{test.name}`](../{path.relative_to(ROOT).as_posix()})"
                 link += " *nightly*" * any(mark.startswith("pytest.mark.nightly") for mark in marks)
                 calls = (mark for mark in marks if mark.startswith("pytest.mark.fault("))
-                for number in {int(one) for mark in calls for one in re.findall(r"\d+", mark)}:
-                    found[number].append(link)
-    return dict(found)
+                for number in {int(digits) for mark in calls for digits in re.findall(r"\d+", mark)}:
+                    links[number].append(link)
+    return dict(links)
 
 
 DOCS = ROOT / "docs"
@@ -153,16 +153,16 @@ def _with_settings(text: str, title: str, kinds: Mapping[str, type[BaseModel]]) 
 
 
 def experiment_settings(model: type[BaseModel], prefix: str = "") -> dict[str, list[object]]:
-    """The dotted names of all settings below a model, each with its defaults: of several kinds, several."""
-    found: dict[str, list[object]] = {}
+    """The dotted names of all settings below a model, each with the defaults of all kinds that have it."""
+    settings: dict[str, list[object]] = {}
     for name, field in model.model_fields.items():
         sections = [] if name in ("loss", "sampler") else _sections(field.annotation)
         for part in sections:
             for below, defaults in experiment_settings(part, f"{prefix}{name}.").items():
-                found.setdefault(below, []).extend(defaults)
+                settings.setdefault(below, []).extend(defaults)
         if not sections and name != "kind":
-            found[prefix + name] = [field.default]
-    return found
+            settings[prefix + name] = [field.default]
+    return settings
 
 
 def _sections(annotation: Any) -> list[type[BaseModel]]:
@@ -175,7 +175,7 @@ EXPERIMENT = experiment_settings(ExperimentConfig)
 
 
 def _with_default(cells: Cells) -> Cells:
-    """Fill in defaults, of settings of the service or of an experiment; others keep their words."""
+    """Fill in the defaults of settings of the service or of an experiment; other cells keep their words."""
     service = re.findall(r"`TURRET_(\w+)`", cells["setting"])
     if unknown := [name for name in service if name.lower() not in Settings.model_fields]:
         raise DocumentError(f"TURRET_{unknown[0]} is no setting of the service")

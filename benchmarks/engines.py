@@ -38,7 +38,7 @@ ITEMS, QUICK_ITEMS = 100_000, 2_000
 RECALL = 0.99
 SHARES = (1.0, 0.3, 0.1, 0.01, 0.001)
 _SWITCHES = 6
-# At most so many rows are fetched at first for 10 recommendations without 50 seen items.
+# At most this many rows are fetched at first for 10 recommendations without 50 seen items.
 _FETCHED = 32
 
 
@@ -52,7 +52,7 @@ class Asked:
 
 
 def measure(options: Options) -> dict[str, Any]:
-    """All figures; a quick run takes a small shop and short loads, and says nothing of 100,000 items."""
+    """Measure all figures; a quick run has a small shop and short loads, so that it claims nothing."""
     shop = served_shop(QUICK_ITEMS if options.quick else ITEMS)
     with TemporaryDirectory() as scratch:
         bundles = Path(scratch) / "bundles"
@@ -79,26 +79,26 @@ def _measure(
     addresses = " ".join(server.url for server in servers.values())
     with running_service(bundles, engine=addresses) as service:
         service.activate("exact")
-        truth = [answers(service, one) for one in questions]
+        truth = [answers(service, question) for question in questions]
         for name, version in versions.items():
             service.activate(version)
             index = Bundle.open(bundles / version).manifest.index
             engines[name]["cells"] = [
-                {**cell(service, one, best, seconds), "by_engine": is_by_engine(index, one.rows)}
-                for one, best in zip(questions, truth, strict=True)
+                {**cell(service, question, best, seconds), "by_engine": is_by_engine(index, question.rows)}
+                for question, best in zip(questions, truth, strict=True)
             ]
         switches = switched(service, shop, list(servers))
-    cells = [one for engine in engines.values() for one in engine["cells"]]
+    cells = [row for engine in engines.values() for row in engine["cells"]]
     return {
         "items": shop.items,
         **switches,
-        "short_answers": sum(one["short_answers"] for one in cells),
+        "short_answers": sum(row["short_answers"] for row in cells),
         "engines": engines,
     }
 
 
 def published(bundles: Path, name: str, server: EngineServer) -> dict[str, Any]:
-    """Publish a version on an engine: seconds, and the bytes of an item."""
+    """Publish a version on an engine; return the seconds, and the bytes of an item."""
     assert server.process is not None
     before = resident_bytes(server.process.pid)
     begun = time.perf_counter()
@@ -112,13 +112,13 @@ def published(bundles: Path, name: str, server: EngineServer) -> dict[str, Any]:
 def asked(shop: Served, catalog: Catalog, count: int) -> list[Asked]:
     """The shop's questions with each of the filters."""
     plain = [json.loads(body) for body in shop.bodies[:count]]
-    made = []
+    questions = []
     for share in SHARES:
-        given = {} if share == 1.0 else {"filter": filter_of(catalog, share)}
-        rows = compile_filter(given.get("filter", {}), catalog).allowed().count
-        bodies = tuple(json.dumps({**one, **given}) for one in plain)
-        made.append(Asked(rows, rows / len(catalog), bodies))
-    return made
+        conditions = {} if share == 1.0 else {"filter": filter_of(catalog, share)}
+        rows = compile_filter(conditions.get("filter", {}), catalog).allowed().count
+        bodies = tuple(json.dumps({**request, **conditions}) for request in plain)
+        questions.append(Asked(rows, rows / len(catalog), bodies))
+    return questions
 
 
 def filter_of(catalog: Catalog, share: float) -> dict[str, Any]:
@@ -131,33 +131,35 @@ def filter_of(catalog: Catalog, share: float) -> dict[str, Any]:
     ]
     candidates += [{"price": {"lte": bound}} for bound in bounds]
 
-    def distance(given: dict[str, Any]) -> float:
-        count = compile_filter(given, catalog).allowed().count
+    def distance(condition: dict[str, Any]) -> float:
+        count = compile_filter(condition, catalog).allowed().count
         return abs(math.log(max(count, 0.1) / (share * len(catalog))))
 
     return min(candidates, key=distance)
 
 
-def answers(service: Running, one: Asked) -> list[list[Any]]:
+def answers(service: Running, question: Asked) -> list[list[Any]]:
     """The ids of the answers to all requests. Raises RuntimeError for a degraded one."""
-    found = []
-    for body in one.bodies:
+    rankings = []
+    for body in question.bodies:
         answer = json.loads(post(service.url, RECOMMEND, body))
         if answer["degraded"]:
             raise RuntimeError(f"an answer is degraded: {answer['degraded']}")
-        found.append([item["id"] for item in answer["items"]])
-    return found
+        rankings.append([item["id"] for item in answer["items"]])
+    return rankings
 
 
-def cell(service: Running, one: Asked, truth: Sequence[Sequence[Any]], seconds: float) -> dict[str, Any]:
+def cell(service: Running, question: Asked, truth: Sequence[Sequence[Any]], seconds: float) -> dict[str, Any]:
     """Recall, short answers and requests/s of the live version."""
-    found = answers(service, one)
-    shared = sum(len(set(ids) & set(best)) for ids, best in zip(found, truth, strict=True))
-    short = sum(len(ids) < len(best) for ids, best in zip(found, truth, strict=True))
-    run_load(Load(service.url, RECOMMEND, one.bodies, connections=8, seconds=seconds / 4))
-    outcome = run_load(Load(service.url, RECOMMEND, one.bodies, connections=8, seconds=seconds)).checked()
+    rankings = answers(service, question)
+    shared = sum(len(set(ids) & set(best)) for ids, best in zip(rankings, truth, strict=True))
+    short = sum(len(ids) < len(best) for ids, best in zip(rankings, truth, strict=True))
+    run_load(Load(service.url, RECOMMEND, question.bodies, connections=8, seconds=seconds / 4))
+    outcome = run_load(
+        Load(service.url, RECOMMEND, question.bodies, connections=8, seconds=seconds)
+    ).checked()
     return {
-        "share": one.share,
+        "share": question.share,
         "recall": shared / sum(map(len, truth)),
         "short_answers": short,
         "requests_per_s": outcome.rate(),

@@ -6,7 +6,7 @@ the columns that `turret data prepare` asks for. `auto` looks at the training an
 the figures are of the test part, each user's last event, ranked in the whole catalog with the same masks for
 all. `auto_over_best_baseline` of a set is NDCG@10 of the towers over that of the best baseline, chosen on the
 test part, and the result has the least of all sets. Differences are paired by user, with 95 % intervals.
-`seconds` are those of the three commands. Sets are kept as they end, and `--resume` goes on.
+`seconds` are the times of the three commands. `--resume` measures the sets that are not kept yet.
 
 One log is generated: tastes for categories, no order, and columns as messy as shops export them.
 """
@@ -90,7 +90,7 @@ def _products(category: NDArray[np.int64], shop: Shop, random: np.random.Generat
 
 
 def _price(value: float) -> str:
-    """Such as `1.299,00 €`."""
+    """A price as text, such as `1.299,00 €`."""
     whole, cents = divmod(round(100 * value), 100)
     return f"{whole:,}".replace(",", ".") + f",{cents:02d} €"
 
@@ -151,7 +151,7 @@ def _shop(scratch: Path, shop: Shop) -> list[object]:
 
 def _globo(data: Path, scratch: Path) -> list[object]:
     clicks = pl.scan_parquet(data / "globo" / "clicks.parquet")
-    # The newest complete day and the clicks after it, of which there are few.
+    # The log has the newest complete day and the few clicks after it.
     first = datetime(2017, 10, 16, tzinfo=UTC)
     begin, end = (1000 * int(at.timestamp()) for at in (first, first + timedelta(days=_GLOBO_DAYS)))
     scratch.mkdir(parents=True)
@@ -160,7 +160,7 @@ def _globo(data: Path, scratch: Path) -> list[object]:
     return [path, "--user", "user_id", "--item", "item_id", "--time", "timestamp_ms", "--on-bad", "drop"]
 
 
-# From the folder of the data sets and a scratch folder, the arguments of `turret data prepare`.
+# Gives the arguments of `turret data prepare`, from the folder of the data sets and a scratch folder.
 Source = Callable[[Path, Path], list[object]]
 SETS: dict[str, Source] = {
     "messy_shop": lambda _, scratch: _shop(scratch, Shop()),
@@ -201,7 +201,7 @@ def summary(report: Row) -> Row:
         "picked": report["auto"]["picked"],
         "towers": towers,
         "baselines": baselines,
-        "differences": {name: found[METRIC] for name, found in report["differences"].items()},
+        "differences": {name: difference[METRIC] for name, difference in report["differences"].items()},
         "best_baseline": best,
         "auto_over_best_baseline": towers["mean"] / baselines[best]["mean"],
     }
@@ -213,7 +213,7 @@ def claim(rows: list[Row]) -> Row:
 
 
 def measure(options: Options, kept: Sequence[Row]) -> Iterator[Row]:
-    """The sets that are not kept yet; a small one where it has to be quick."""
+    """Measure the sets that are not kept yet; a quick run has one small set."""
     for name, source in (QUICK if options.quick else SETS).items():
         if all(row["set"] != name for row in kept):
             with TemporaryDirectory(prefix="first_week-") as scratch:

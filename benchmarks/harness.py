@@ -29,7 +29,7 @@ PACKAGES = ("turret", "torch", "numpy", "numba", "polars", "faiss-cpu", "onnxrun
 class Options:
     """`data` is the folder of the data sets; `quick` asks for a run of under a minute.
 
-    `given` has all options, those that only one script has among them. With `is_trial` no result is kept.
+    `given` has all options, including those of a single script. With `is_trial` no result is kept.
     """
 
     data: Path
@@ -51,10 +51,10 @@ def read_options(
     parser.add_argument("--quick", action="store_true", help="under a minute; the figures are not claims")
     parser.add_argument("--trial", action="store_true", help="keep no result")
     parser.add_argument("--json", action="store_true", help="end with one JSON object on the last line")
-    given = parser.parse_args()
-    if needs_data and not given.data.is_dir():
-        parser.error(f"--data {given.data}: there is no such folder; name the one with the data sets")
-    return Options(given.data, given.quick, given.json, given, given.trial)
+    arguments = parser.parse_args()
+    if needs_data and not arguments.data.is_dir():
+        parser.error(f"--data {arguments.data}: there is no such folder; name the one with the data sets")
+    return Options(arguments.data, arguments.quick, arguments.json, arguments, arguments.trial)
 
 
 def run(
@@ -65,15 +65,19 @@ def run(
 ) -> None:
     """Measure as the script that is running, print the figures and keep them under its name.
 
-    Of several measures the first argument of the command names one, and its function names the result. It is
-    kept if the options ask for a whole one.
+    With several measures, the first argument of the command names one, and the result has the name of that
+    measure. The result is kept if `is_whole` is true of the options.
     """
     name, description = _script()
     parser = argparse.ArgumentParser(add_help=False, parents=[more] if more else [])
     if len(measures) > 1:
         parser.add_argument("measure", choices=[measure.__name__ for measure in measures])
     options = read_options(description, needs_data, parser)
-    (measure,) = (one for one in measures if one.__name__ == getattr(options.given, "measure", one.__name__))
+    (measure,) = (
+        candidate
+        for candidate in measures
+        if candidate.__name__ == getattr(options.given, "measure", candidate.__name__)
+    )
     figures = measure(options)
     show(figures)
     finish(name if len(measures) == 1 else measure.__name__, options, figures, is_whole(options))
@@ -84,9 +88,9 @@ def run_rows(
     summary: Callable[[list[dict[str, Any]]], Mapping[str, Any]],
     more: argparse.ArgumentParser | None = None,
 ) -> None:
-    """As `run`, row by row: each is kept as soon as it is measured, and with `--resume` not measured again.
+    """Like `run`, row by row: a row is kept as soon as it is measured; `--resume` measures the others alone.
 
-    `measure` gets the rows that there are, and yields the others; the result has their `summary` too.
+    `measure` gets the kept rows, and yields the others; the result also has the `summary` of all rows.
     """
     parser = argparse.ArgumentParser(add_help=False, parents=[more] if more else [])
     parser.add_argument("--resume", action="store_true", help="rows that are kept aren't measured again")
@@ -110,7 +114,7 @@ def _script() -> tuple[str, str | None]:
 
 
 def machine() -> dict[str, Any]:
-    """The machine and the versions of the figures."""
+    """The date, the machine and the versions of packages, which belong to the figures."""
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "cores": len(os.sched_getaffinity(0)),
@@ -124,23 +128,23 @@ def over_seeds(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[
     """The mean and the standard deviation of each of these figures over rows of seeds."""
     columns = {name: [row[name] for row in rows] for name in names}
     return {
-        name: {"mean": statistics.mean(own), "deviation": statistics.pstdev(own)}
-        for name, own in columns.items()
+        name: {"mean": statistics.mean(values), "deviation": statistics.pstdev(values)}
+        for name, values in columns.items()
     }
 
 
 def flat_over_seeds(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, float]:
-    """The same, as `NAME` and `NAME_deviation`."""
-    found = over_seeds(rows, names)
-    means = {name: one["mean"] for name, one in found.items()}
-    return means | {f"{name}_deviation": one["deviation"] for name, one in found.items()}
+    """The figures of `over_seeds`, as `NAME` and `NAME_deviation`."""
+    summaries = over_seeds(rows, names)
+    means = {name: summary["mean"] for name, summary in summaries.items()}
+    return means | {f"{name}_deviation": summary["deviation"] for name, summary in summaries.items()}
 
 
 def peak_memory_mb() -> float:
     """The most memory that this process has held so far, in megabytes (10^6 bytes).
 
-    Linux says it in `/proc`. `ru_maxrss`, which is all that other systems have, begins with what the parent
-    of the process held, and counts kilobytes here and bytes on macOS.
+    Linux has it in `/proc`. Other systems have `ru_maxrss` alone, which begins with the memory of the parent
+    process, and counts kilobytes on Linux and bytes on macOS.
     """
     status = Path("/proc/self/status")
     if status.exists():
@@ -152,14 +156,14 @@ def peak_memory_mb() -> float:
 
 def result(name: str) -> dict[str, Any]:
     """The kept result of a benchmark."""
-    found: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
-    return found
+    content: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    return content
 
 
 def finish(name: str, options: Options, figures: Mapping[str, Any], keep: bool = True) -> None:
     """Write the figures with the machine to `results/NAME.json`, and print them if JSON was asked for.
 
-    A quick run or a trial is not kept, nor is one without `keep`: what is kept is what is claimed.
+    A quick run or a trial is not kept, nor is one without `keep`: the kept figures are the claims.
     """
     result = {"benchmark": name, "quick": options.quick, **figures, "machine": machine()}
     if keep and not options.quick and not options.is_trial:
@@ -209,7 +213,7 @@ def _shown(value: Any) -> str:
     return str(value)
 
 
-# Takes a number of steps; gives how many examples they had, and how many seconds they took.
+# A side makes a number of steps; it returns the number of examples, and the seconds taken.
 Side = Callable[[int], tuple[int, float]]
 
 
@@ -222,7 +226,7 @@ class Turn:
 
 
 def alternate(turns: Mapping[str, Turn], rounds: int) -> dict[str, list[float]]:
-    """The examples/s of each side in each of `rounds`: in turns, so that other work meets them all.
+    """The examples/s of each side in each of `rounds`: they take turns, so that other work affects all.
 
     A turn before the first round warms each side up and does not count.
     """
@@ -239,15 +243,15 @@ def alternate(turns: Mapping[str, Turn], rounds: int) -> dict[str, list[float]]:
 def rate_summary(rates: Mapping[str, list[float]]) -> dict[str, dict[str, float]]:
     """The median, the least and the greatest examples/s of each side."""
     return {
-        name: {"median": statistics.median(own), "least": min(own), "greatest": max(own)}
-        for name, own in rates.items()
+        name: {"median": statistics.median(side_rates), "least": min(side_rates), "greatest": max(side_rates)}
+        for name, side_rates in rates.items()
     }
 
 
 def rate_ratio(rates: Mapping[str, list[float]], ours: str, others: list[str]) -> dict[str, Any]:
-    """Our median over the best median of the others; and the least and greatest ratio to it of a round."""
+    """Our median over the best median of the others, and the least and the greatest such ratio of a round."""
     best = max(others, key=lambda name: statistics.median(rates[name]))
-    by_round = [own / other for own, other in zip(rates[ours], rates[best], strict=True)]
+    by_round = [rate / other for rate, other in zip(rates[ours], rates[best], strict=True)]
     return {
         "ratio": statistics.median(rates[ours]) / statistics.median(rates[best]),
         "ratio_least": min(by_round),

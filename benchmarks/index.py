@@ -1,12 +1,13 @@
-"""How fast every kind of index finds what exact search finds, beside hnswlib and usearch.
+"""The speed of every kind of index at one recall, beside hnswlib and usearch.
 
-Real vectors of trained models, asked by real users: ML-1M and Gowalla, and a million drawn like Gowalla's.
+The vectors come from models that are trained on ML-1M and Gowalla, the questions from their users; a million
+vectors are drawn like Gowalla's.
 Each side is asked with its fastest settings whose recall@10, measured on 2,000 questions, is at least .99:
 Turret one query a call, as it is served; peers in single calls and all in one call, of which the faster
-counts. One thread each, all sides in turns; seconds are those that a process has the processor, and what is
-claimed is the ratio of medians. The same at 100. Models are trained, and what takes long is built, once: they
-are kept below var/. So a first run takes half an hour or more (graphs of a million need most of it), and
-later ones about ten minutes. `--quick` asks a few thousand invented vectors, of which nothing is claimed.
+counts. Each side has one thread, and all take turns; seconds are processor seconds, and the claim is the
+ratio of medians. The same is measured at 100. Models and slow indexes are made once, and kept below var/. So
+a first run takes half an hour or more (graphs of a million need most of it), and later ones about ten
+minutes. `--quick` searches a few thousand invented vectors, and claims nothing.
 """
 
 import argparse
@@ -39,11 +40,11 @@ def _usearch(links: int, effort: int, dtype: str) -> Graphs:
     return {f"usearch {dtype} M={links}": {"library": "usearch", **settings}}
 
 
-# Their documented defaults, with more links, and the faster ones at recall .99 on some set.
+# The peers' documented defaults; then those with more links, and the faster ones at recall .99 on some set.
 EVERYWHERE = _hnswlib(16, 200) | _usearch(16, 128, "f16")
 SMALL = _hnswlib(12, 300) | _hnswlib(16, 500) | _hnswlib(32, 200)
 SMALL |= _usearch(16, 128, "f32") | _usearch(16, 128, "i8") | _usearch(32, 128, "f16")
-# A graph of more takes 10 to 20 minutes to build: of many items, the fastest peer of each library.
+# A graph of more items takes 10 to 20 minutes to build: of each library, the fastest peer joins.
 MANY, LIMIT = 10**5, 1800.0
 
 
@@ -58,53 +59,53 @@ def graph_peer(settings: dict[str, Any], environments: Path, data: Path, kept: P
 SETS, QUICK_SETS = ("ml-1m", "gowalla", "million"), ("invented",)
 KS, TARGET = [10, 100], 0.99
 ROUNDS, QUICK_ROUNDS = 7, 3
-# A turn takes about so long.
+# The seconds that a turn should take, and the least and the most queries in it.
 TURN_SECONDS, LEAST, MOST = 0.2, 20, 2000
 
 
-def race(one: IndexSet, options: Options, work: Path) -> dict[str, Any]:
-    """All sides in turns on one set: their rates, and our best over the best peer, for each k."""
-    kept = (KEPT / "built" / f"{one.name}-{one.key}").resolve()
+def race(dataset: IndexSet, options: Options, work: Path) -> dict[str, Any]:
+    """Let all sides take turns on a set; return their rates, and our best over the best peer, for each k."""
+    kept = (KEPT / "built" / f"{dataset.name}-{dataset.key}").resolve()
     kept.mkdir(parents=True, exist_ok=True)
-    ours = [exact_side(one, KS), *(side(one, each, KS, TARGET, kept) for each in kinds(one))]
-    data = one.write(work / f"{one.name}.npz")
+    ours = [exact_side(dataset, KS), *(side(dataset, each, KS, TARGET, kept) for each in kinds(dataset))]
+    data = dataset.write(work / f"{dataset.name}.npz")
     with ExitStack() as running:
-        graphs = EVERYWHERE if options.quick or len(one.items) >= MANY else EVERYWHERE | SMALL
-        made = {
+        graphs = EVERYWHERE if options.quick or len(dataset.items) >= MANY else EVERYWHERE | SMALL
+        starters = {
             name: partial(graph_peer, settings, options.given.peers, data, kept)
             for name, settings in graphs.items()
         }
-        peers, missing = join(made, running)
-        rates, told = turns(one, ours, peers, QUICK_ROUNDS if options.quick else ROUNDS)
-    mine = {made.name: {"by_k": {str(k): told for k, (_, told) in made.chosen.items()}} for made in ours}
+        peers, missing = join(starters, running)
+        rates, told = turns(dataset, ours, peers, QUICK_ROUNDS if options.quick else ROUNDS)
+    mine = {index.name: {"by_k": {str(k): told for k, (_, told) in index.chosen.items()}} for index in ours}
     sides = mine | told
     return {
-        "items": len(one.items),
-        "questions": len(one.queries),
+        "items": len(dataset.items),
+        "questions": len(dataset.queries),
         "missing": missing,
         **{f"at_{k}": compared(rates[k], sides, k) for k in KS},
     }
 
 
 def turns(
-    one: IndexSet, ours: list[Side], peers: dict[str, Peer], rounds: int
+    dataset: IndexSet, ours: list[Side], peers: dict[str, Peer], rounds: int
 ) -> tuple[dict[int, dict[str, list[float]]], dict[str, Any]]:
-    """Queries/s by k, side and call, round by round; and what each peer says of its settings."""
+    """Queries/s by k, side and call, round by round; and the settings that each peer reports."""
     rates: dict[int, dict[str, list[float]]] = {k: {} for k in KS}
     told: dict[str, Any] = {}
-    steps = {made.name: {k: _steps(made.run(one.queries[:LEAST], k)) for k in KS} for made in ours}
-    asked = {name: _steps(peer.run(LEAST)[1]) for name, peer in peers.items()}
+    steps = {index.name: {k: _steps(index.run(dataset.queries[:LEAST], k)) for k in KS} for index in ours}
+    peer_steps = {name: _steps(peer.run(LEAST)[1]) for name, peer in peers.items()}
     for _ in range(rounds):
-        for made in ours:
+        for index in ours:
             for k in KS:
-                queries = one.queries[np.arange(steps[made.name][k]) % len(one.queries)]
-                rate = len(queries) / made.run(queries, k)
-                rates[k].setdefault(made.name, []).append(rate)
+                queries = dataset.queries[np.arange(steps[index.name][k]) % len(dataset.queries)]
+                rate = len(queries) / index.run(queries, k)
+                rates[k].setdefault(index.name, []).append(rate)
         for name, peer in peers.items():
-            answer = told[name] = peer.ask(asked[name])
+            answer = told[name] = peer.ask(peer_steps[name])
             for k in KS:
                 for call in ("single", "batch"):
-                    rate = asked[name] / answer["by_k"][str(k)][call]
+                    rate = peer_steps[name] / answer["by_k"][str(k)][call]
                     rates[k].setdefault(f"{name}, {call}", []).append(rate)
     return rates, told
 
@@ -117,7 +118,7 @@ def _steps(seconds: float) -> int:
 def compared(rates: dict[str, list[float]], sides: dict[str, Any], k: int) -> dict[str, Any]:
     """Every call's figures at one k; our fastest that reaches the recall over the fastest peer that does."""
     calls = []
-    for call, own in rates.items():
+    for call, side_rates in rates.items():
         name, _, way = call.rpartition(", ")
         setting = dict(sides[name or call]["by_k"][str(k)])
         calls.append(
@@ -126,9 +127,9 @@ def compared(rates: dict[str, list[float]], sides: dict[str, Any], k: int) -> di
                 "call": way if name else "single",
                 "is_peer": bool(name),
                 "recall": setting.pop("recall"),
-                "queries_per_second": median(own),
-                "least": min(own),
-                "greatest": max(own),
+                "queries_per_second": median(side_rates),
+                "least": min(side_rates),
+                "greatest": max(side_rates),
                 "settings": {key: setting[key] for key in setting if key not in ("single", "batch")},
             }
         )
@@ -146,26 +147,26 @@ def _fastest(calls: list[dict[str, Any]], is_peer: bool) -> dict[str, Any] | Non
 
 
 def measure(options: Options) -> dict[str, Any]:
-    """Every set, one after the other."""
+    """Measure every set, one after the other."""
     load = os.getloadavg()[0]
     if load > 1:
         print(f"The machine is busy (load {load:.1f}): graphs, which wait for memory, suffer most.")
     names = options.given.sets or (QUICK_SETS if options.quick else SETS)
     faiss.omp_set_num_threads(1)
-    found = {}
+    figures = {}
     for name in names:
         with tempfile.TemporaryDirectory() as folder:
             threads = faiss.omp_get_max_threads()
-            one = index_set(name, options.data)
+            dataset = index_set(name, options.data)
             faiss.omp_set_num_threads(threads)
-            found[name] = race(one, options, Path(folder))
-    ratios = [each[f"at_{KS[0]}"]["ratio"] for each in found.values()]
+            figures[name] = race(dataset, options, Path(folder))
+    ratios = [each[f"at_{KS[0]}"]["ratio"] for each in figures.values()]
     return {
         "qps_over_best_peer_at_99": None if None in ratios else min(ratios),
         "target": TARGET,
         "threads": 1,
         "load": load,
-        "sets": found,
+        "sets": figures,
     }
 
 

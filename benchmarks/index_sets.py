@@ -71,9 +71,9 @@ SOURCES = {"ml-1m": ("sasrec_ml-1m", "youtubednn"), "gowalla": ("gowalla", "ids"
 
 
 def trained_vectors(name: str, folder: Path) -> Vectors:
-    """The vectors of a set of `SOURCES`; `folder` has the data sets. Trained where they are not kept.
+    """The vectors of a set of `SOURCES`; `folder` has the data sets. The model is trained if none are kept.
 
-    Users' vectors are those of all their events but the test.
+    A user's vector encodes all events but the test.
     """
     set_name, experiment = SOURCES[name]
     quality = SETS[set_name]
@@ -106,7 +106,7 @@ MILLION = 1_000_000
 
 @dataclass(frozen=True)
 class IndexSet:
-    """Items float32 [N, D] and the vectors of users that an index is asked for, and others it may learn from.
+    """Items float32 [N, D], user vectors as `queries`, and other user vectors to learn from (`learnt`).
 
     `truth` int64 [Q, 100] are the rows of the largest inner products with each of `queries` [Q, D]. With
     `biased` the last column of an item is its bias.
@@ -121,17 +121,17 @@ class IndexSet:
 
     @property
     def key(self) -> str:
-        """What tells these items from others: the first digits of their SHA-256."""
+        """The key of these items: the first digits of their SHA-256."""
         return hashlib.sha256(self.items.tobytes()).hexdigest()[:12]
 
     def write(self, path: Path) -> Path:
-        """Write what another process needs to be asked the same."""
+        """Write the items, the queries and the truth for another process."""
         np.savez(path, items=self.items, queries=self.queries, truth=self.truth)
         return path
 
 
 def asked(name: str, vectors: Vectors, biased: bool, questions: int = QUESTIONS) -> IndexSet:
-    """Users drawn without replacement (seed 0) ask; as many as `LEARNT` others may be learnt from."""
+    """A set whose queries are users drawn without replacement (seed 0); `LEARNT` others are to learn from."""
     drawn = np.random.default_rng(0).permutation(len(vectors.users))
     queries, learnt = (
         np.ascontiguousarray(vectors.users[drawn[part]])
@@ -155,7 +155,7 @@ def invented() -> IndexSet:
 
 
 def index_set(name: str, folder: Path) -> IndexSet:
-    """A set of `SOURCES`, `invented`, or `million`: so many vectors that are distributed like gowalla's."""
+    """A set of `SOURCES`, `invented`, or `million`: a million vectors that are distributed like gowalla's."""
     if name == "invented":
         return invented()
     source = "gowalla" if name == "million" else name
@@ -169,20 +169,20 @@ def index_set(name: str, folder: Path) -> IndexSet:
 _UNTUNED = (SearchParams(k=1, candidates=1),)
 # Candidates that are scored exactly, in multiples of k.
 _FACTORS = {"ivf": (1.5, 2.0, 3.0), "ivf_pq": (1.5, 2.0, 2.5, 3.0, 4.0)}
-# So many questions tell which of two settings is faster.
+# This many questions show which of two settings is faster.
 _TIMED = 200
 _LARGE, _FEW, _WITHOUT_LISTS = 10**5, 200, 10**4
-# What a few questions miss by no more than so much, some more lists reach.
+# Where all questions miss the target by no more than this factor, more lists are tried.
 _NEARLY = 0.99
 
 
-def kinds(one: IndexSet) -> list[ApproximateSettings]:
+def kinds(data: IndexSet) -> list[ApproximateSettings]:
     """Every approximate kind, as it is built for a set: more and shorter lists where there are more items."""
-    count, width = one.items.shape
+    count, width = data.items.shape
     fine, coarse = round(4 * count**0.5), round((2 if count > _LARGE else 1) * count**0.5)
     if count <= _WITHOUT_LISTS:
         coarse = 1
-    lists = {"augmented": not one.biased and not are_equal(one.items), "biased": one.biased}
+    lists = {"augmented": not data.biased and not are_equal(data.items), "biased": data.biased}
     return [
         IvfSettings(efforts=_UNTUNED, lists=fine, **lists),
         IvfPqSettings(efforts=_UNTUNED, lists=coarse, parts=width + lists["augmented"], **lists),
@@ -202,7 +202,7 @@ class Side:
 
 
 def seconds(index: Index, queries: NDArray[np.float32], k: int) -> float:
-    """The seconds of this process for one search each: what others do meanwhile isn't counted."""
+    """The processor seconds of this process for one search for each query."""
     nearest = index.nearest
     start = time.process_time()
     for query in queries:
@@ -210,46 +210,46 @@ def seconds(index: Index, queries: NDArray[np.float32], k: int) -> float:
     return time.process_time() - start
 
 
-def exact_side(one: IndexSet, ks: Sequence[int]) -> Side:
+def exact_side(data: IndexSet, ks: Sequence[int]) -> Side:
     """The index that compares every vector."""
-    index = ExactIndex(one.items)
-    return Side("flat", {k: (index, {"recall": recall(index, one, k)}) for k in ks})
+    index = ExactIndex(data.items)
+    return Side("flat", {k: (index, {"recall": recall(index, data, k)}) for k in ks})
 
 
-def side(one: IndexSet, settings: ApproximateSettings, ks: Sequence[int], target: float, kept: Path) -> Side:
+def side(data: IndexSet, settings: ApproximateSettings, ks: Sequence[int], target: float, kept: Path) -> Side:
     """A kind, built or read from `kept`, at its fastest settings whose recall is `target`, or its best."""
-    index = _built(one, settings, kept)
-    return Side(settings.kind, {k: _fastest(index, one, k, target) for k in ks})
+    index = _built(data, settings, kept)
+    return Side(settings.kind, {k: _fastest(index, data, k, target) for k in ks})
 
 
-def recall(index: Index, one: IndexSet, k: int, is_rough: bool = False) -> float:
-    """The mean share of the true best k that single searches find; of a large set `is_rough` asks a few."""
-    # The exact index finds the same share in a large set, and a few questions see it.
-    most = _FEW if (is_rough or index.settings.is_exact) and len(one.items) > _LARGE else len(one.queries)
-    results = (index.nearest(query, k)[0] for query in one.queries[:most])
-    hits = [len(np.intersect1d(own, true[:k])) for own, true in zip(results, one.truth[:most], strict=True)]
+def recall(index: Index, data: IndexSet, k: int, is_rough: bool = False) -> float:
+    """The mean share of the true best k that searches find; with `is_rough`, few are made in a large set."""
+    # The exact index finds the same share in a large set, and a few questions show it.
+    most = _FEW if (is_rough or index.settings.is_exact) and len(data.items) > _LARGE else len(data.queries)
+    results = (index.nearest(query, k)[0] for query in data.queries[:most])
+    hits = [len(np.intersect1d(top, true[:k])) for top, true in zip(results, data.truth[:most], strict=True)]
     return float(np.mean(hits)) / k
 
 
-def _built(one: IndexSet, settings: ApproximateSettings, kept: Path) -> ApproximateIndex:
-    """The index; one that takes long to build is kept."""
+def _built(data: IndexSet, settings: ApproximateSettings, kept: Path) -> ApproximateIndex:
+    """The index; an index of a large set is kept, as it takes long to build."""
     path = kept / f"turret-{settings.kind}-{settings.lists}.faiss"
-    made: Index
-    if len(one.items) >= _LARGE and path.is_file():
-        made = open_index(path, one.items, settings)
+    index: Index
+    if len(data.items) >= _LARGE and path.is_file():
+        index = open_index(path, data.items, settings)
     else:
-        made = ApproximateIndex.build(one.items, settings, one.learnt)
-    assert isinstance(made, ApproximateIndex)
-    if len(one.items) >= _LARGE and not path.is_file():
-        made.save(path.with_suffix(".part"))
+        index = ApproximateIndex.build(data.items, settings, data.learnt)
+    assert isinstance(index, ApproximateIndex)
+    if len(data.items) >= _LARGE and not path.is_file():
+        index.save(path.with_suffix(".part"))
         path.with_suffix(".part").replace(path)
-    return made
+    return index
 
 
 def _fastest(
-    index: ApproximateIndex, one: IndexSet, k: int, target: float
+    index: ApproximateIndex, data: IndexSet, k: int, target: float
 ) -> tuple[ApproximateIndex, dict[str, Any]]:
-    """Of the settings that reach the recall the fastest; where none does, that of the highest recall."""
+    """The index with the fastest settings that reach the recall, else with those of the highest recall."""
     tried = []
     for factor in _FACTORS[index.settings.kind]:
         candidates = min(len(index), int(np.ceil(factor * k)))
@@ -259,34 +259,34 @@ def _fastest(
             return index.with_settings(index.settings.model_copy(update={"efforts": (effort,)}))
 
         def roughly(breadth: int, of: Callable[[int], ApproximateIndex] = of) -> float:
-            return recall(of(breadth), one, k, is_rough=True)
+            return recall(of(breadth), data, k, is_rough=True)
 
         breadths = _breadths(index.settings.lists)
         breadth, reached = _smallest(roughly, breadths, target)
-        if len(one.items) > _LARGE:
-            # From there on to where all questions reach it.
+        if len(data.items) > _LARGE:
+            # The breadth grows from there until all questions reach the target.
             for breadth in (step for step in breadths if step >= breadth):
-                reached = recall(of(breadth), one, k)
+                reached = recall(of(breadth), data, k)
                 if not _NEARLY * target < reached < target:
                     break
-        made = of(breadth)
+        tuned = of(breadth)
         merit = reached
         if reached >= target:
-            merit = 1.0 / min(seconds(made, one.queries[:_TIMED], k) for _ in range(3))
+            merit = 1.0 / min(seconds(tuned, data.queries[:_TIMED], k) for _ in range(3))
         told = {"recall": reached, "breadth": breadth, "candidates": candidates}
-        tried.append(((reached >= target, merit), made, told))
-    return max(tried, key=lambda one: one[0])[1:]
+        tried.append(((reached >= target, merit), tuned, told))
+    return max(tried, key=lambda trial: trial[0])[1:]
 
 
 def _breadths(lists: int) -> list[int]:
-    """The tried numbers of `lists`, ascending by a twentieth."""
+    """The numbers of lists to try, ascending by a twentieth."""
     last = max(1, lists // 3)
     steps = 1 + int(np.log(last) / np.log(1.05))
     return [int(step) for step in np.unique(np.round(np.geomspace(1, last, steps)))]
 
 
 def _smallest(reached: Callable[[int], float], ascending: Sequence[int], target: float) -> tuple[int, float]:
-    """The smallest that reaches the target, and its result; the last one where none does."""
+    """The smallest value that reaches the target, and its result; the last value where none does."""
     place = bisect_left(ascending, True, key=lambda value: reached(value) >= target)
     value = ascending[min(place, len(ascending) - 1)]
     return value, reached(value)

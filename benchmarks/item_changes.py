@@ -25,7 +25,7 @@ ITEMS, QUICK_ITEMS, LINES = 100_000, 3_000, 10_000
 
 
 def measure(options: Options) -> dict[str, Any]:
-    """All figures; a quick run takes a small shop and says nothing of 100,000 items."""
+    """Measure all figures; a quick run has a small shop and says nothing of 100,000 items."""
     shop = served_shop(QUICK_ITEMS if options.quick else ITEMS)
     rounds, seconds = (2, 0.5) if options.quick else (9, 2.0)
     ours_cpu, load_cpu = processors(2)
@@ -40,18 +40,18 @@ def measure(options: Options) -> dict[str, Any]:
         count = figures["changed"]
         after = resident_bytes(changed.process.pid)
         for name, bodies in loads.items():
-            given = {
+            service_loads = {
                 which: Load(service.url, PATH, bodies, seconds=seconds, cpu=load_cpu)
                 for which, service in services.items()
             }
-            outcomes = in_turns(given, rounds)
-            rates = {which: [one.rate() for one in own] for which, own in outcomes.items()}
-            ratios = [one / other for one, other in zip(rates["same"], rates["changed"], strict=True)]
+            outcomes = in_turns(service_loads, rounds)
+            rates = {which: [outcome.rate() for outcome in runs] for which, runs in outcomes.items()}
+            ratios = [base / other for base, other in zip(rates["same"], rates["changed"], strict=True)]
             figures |= {
                 f"cost_{name}": statistics.median(ratios) - 1,
                 f"cost_{name}_least": min(ratios) - 1,
                 f"cost_{name}_greatest": max(ratios) - 1,
-                f"rps_{name}": {which: statistics.median(own) for which, own in rates.items()},
+                f"rps_{name}": {which: statistics.median(values) for which, values in rates.items()},
             }
     return figures | {"items": shop.items, "bytes_an_item": (after - before) / count}
 
@@ -60,7 +60,7 @@ def _loads(shop: Served, service: Running) -> Iterator[tuple[str, tuple[str, ...
     """The bodies of each kind of request."""
     yield "plain", shop.bodies
     bodies = [json.loads(body) for body in shop.bodies]
-    (field, *_) = (one for one in _get(service, "/v1/fields")["fields"] if one["kind"] == "number")
+    (field, *_) = (field for field in _get(service, "/v1/fields")["fields"] if field["kind"] == "number")
     low, high = field["minimum"], field["maximum"]
     for name, count in (("filter", 10), ("new_filter", len(bodies))):
         bounds = [low + (high - low) * (number % count + 1) / (2 * count) for number in range(len(bodies))]

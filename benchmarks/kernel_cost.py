@@ -1,8 +1,8 @@
-"""What a training step with the quadratic kernel costs, against one with the full softmax, by catalog size.
+"""The cost of a training step with the quadratic kernel over one with the full softmax, by catalog size.
 
 B = 256 examples, D = 64, K = 64 candidates drawn for each example. Both steps have the same towers and are
 whole: draw, scores, loss, backward, optimiser, sampler update. Each side has the Adam that suits it: dense
-and fused for the full softmax, of the rows drawn for the other. The sampler draws by a snapshot of which one
+and fused for the full softmax, on the drawn rows for the other. The sampler draws by a snapshot of which one
 hundredth is renewed after every step. The sides alternate in one process; figures are medians. As the full
 softmax lives on matrices of megabytes to gigabytes, it is measured once more where torch asks the system for
 large pages, in a process of its own. `--items N` measures one catalog size (repeatable), and keeps no result.
@@ -64,7 +64,7 @@ class Towers:
 
 
 def new_towers(item_count: int, sparse: bool) -> Towers:
-    """Towers for N items; the table's gradient is of the rows looked up, or dense."""
+    """Towers for N items; the table's gradient has the rows looked up (`sparse`), or is dense."""
     torch.manual_seed(0)
     towers = Towers(nn.Embedding(item_count, WIDTH, sparse=sparse))
     with torch.no_grad():
@@ -85,7 +85,7 @@ class SampledStep:
         self.steps = 0
 
     def context(self) -> DrawContext:
-        """What the sampler is told of the step."""
+        """The context in which the sampler draws for this step."""
         nothing = torch.empty(0)
         return DrawContext(stream(0, "draw", self.steps), nothing, nothing, self.encode)
 
@@ -94,7 +94,7 @@ class SampledStep:
         return self.towers.items.weight.detach()[rows]
 
     def __call__(self) -> float:
-        """Take a step; its seconds."""
+        """Take a step; return its seconds."""
         towers = self.towers
         features, positives = towers.batch(self.steps)
         start = time.perf_counter()
@@ -112,7 +112,7 @@ class SampledStep:
         return time.perf_counter() - start
 
     def log_count_error(self) -> float:
-        """The largest difference of a draw's log counts to those of a loop over the table, in float64."""
+        """The largest difference of a draw's log counts from those of a loop over the table, in float64."""
         table = self.towers.items.weight.detach()
         self.sampler.refresh(table)
         features, positives = self.towers.batch(1)
@@ -123,10 +123,10 @@ class SampledStep:
         for block in np.array_split(table.numpy(), max(1, len(table) // 100_000)):
             mass += (ALPHA * (queries @ block.astype(np.float64).T) ** 2 + 1.0).sum(axis=1)
         ids = torch.cat([draw.ids, positives[:, None]], dim=1)
-        given = torch.cat([draw.log_count, draw.positive_log_count[:, None]], dim=1).numpy()
+        log_counts = torch.cat([draw.log_count, draw.positive_log_count[:, None]], dim=1).numpy()
         products = np.einsum("bkd,bd->bk", table[ids].double().numpy(), queries)
         exact = np.log(NEGATIVES * (ALPHA * products**2 + 1.0) / mass[:, None])
-        return float(np.abs(given - exact).max())
+        return float(np.abs(log_counts - exact).max())
 
 
 class FullStep:
@@ -138,7 +138,7 @@ class FullStep:
         self.steps = 0
 
     def __call__(self) -> float:
-        """Take a step; its seconds."""
+        """Take a step; return its seconds."""
         towers = self.towers
         features, positives = towers.batch(self.steps)
         start = time.perf_counter()
@@ -167,12 +167,12 @@ def full_steps(item_count: int) -> list[float]:
 
 
 def measure_size(item_count: int, rounds: int) -> dict[str, Any]:
-    """Both steps in turn at one catalog size."""
+    """Measure both steps in turn at one catalog size."""
     sampled = SampledStep(item_count)
     full = FullStep(item_count) if item_count <= LARGEST_FULL else None
     turns = {"sampled": [sampled() for _ in range(3)], "full": [full()] if full else []}
-    for own in turns.values():
-        own.clear()  # those were to warm up
+    for times in turns.values():
+        times.clear()  # these steps were to warm up
     for _ in range(rounds):
         if full is not None:
             turns["full"].append(full())
@@ -188,7 +188,7 @@ def measure_size(item_count: int, rounds: int) -> dict[str, Any]:
     if full is not None:
         del full
         turns["full_large_pages"] = alone(full_steps, item_count, THP_MEM_ALLOC_ENABLE="1")
-    medians = {name: 1e3 * statistics.median(own) for name, own in turns.items() if own}
+    medians = {name: 1e3 * statistics.median(times) for name, times in turns.items() if times}
     row |= {name: {"median_ms": median} for name, median in medians.items()}
     if "full" in medians:
         row["ratio_full"] = medians["full"] / medians["sampled"]
@@ -196,7 +196,7 @@ def measure_size(item_count: int, rounds: int) -> dict[str, Any]:
 
 
 def measure(options: Options) -> dict[str, Any]:
-    """All sizes, and what is claimed of them."""
+    """Measure all sizes, and compute the claimed figures."""
     torch.set_num_threads(min(2, torch.get_num_threads()))
     rows = []
     for item_count in options.given.items or (QUICK_SIZES if options.quick else SIZES):

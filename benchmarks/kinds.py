@@ -47,13 +47,13 @@ _FILMS = {
 
 
 def shop(options: Options, folder: Path) -> PreparedData:
-    """The messy shop."""
+    """Prepare the messy shop."""
     synthesise(MessyConfig(users=300 if options.quick else 3_000), folder / "raw")
     return _prepared({**_SHOP, "source": folder / "raw"}, folder)
 
 
 def films(options: Options, folder: Path) -> PreparedData:
-    """Films that users liked, saw, and disliked."""
+    """Prepare films that users liked, saw, and disliked."""
     ratings = pl.read_parquet(options.data / "ml-1m" / "ratings.parquet")
     of_some = pl.col("user_id") % (40 if options.quick else 4) == 1
     kind = _STARS.when(pl.col("rating") == 3).then(pl.lit("seen")).otherwise(pl.lit("disliked"))
@@ -69,15 +69,19 @@ def _prepared(settings: dict[str, Any], folder: Path) -> PreparedData:
 
 def values_of(data: PreparedData, kinds: bool, quick: bool, folder: Path) -> list[NDArray[Any]]:
     """The metric [U] by the towers alone, and with the repeat term if there is one: means of the seeds."""
-    epochs, seeds, found = 1 if quick else EPOCHS, 1 if quick else SEEDS, []
+    epochs, seeds, by_seed = 1 if quick else EPOCHS, 1 if quick else SEEDS, []
     for seed in range(seeds):
-        own = (f"tower.user.kinds={str(kinds).lower()}", f"training.seed={seed}", f"training.epochs={epochs}")
-        experiment = load_experiment(EXPERIMENT, [*SETTINGS, *own])
+        changes = (
+            f"tower.user.kinds={str(kinds).lower()}",
+            f"training.seed={seed}",
+            f"training.epochs={epochs}",
+        )
+        experiment = load_experiment(EXPERIMENT, [*SETTINGS, *changes])
         trained = Run(folder / f"{kinds}-{seed}", experiment, data.folder, data.fingerprint)
         train(trained, data, report=lambda _: None)
         with_term = [False, True] if trained.repeats() else [False]
-        found.append([_values(trained, data, repeats) for repeats in with_term])
-    return [np.mean(each, axis=0) for each in zip(*found, strict=False)]
+        by_seed.append([_values(trained, data, repeats) for repeats in with_term])
+    return [np.mean(each, axis=0) for each in zip(*by_seed, strict=False)]
 
 
 def _values(trained: Run, data: PreparedData, repeats: bool) -> NDArray[Any]:

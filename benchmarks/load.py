@@ -21,7 +21,7 @@ GIVE_UP = 10.0  # seconds after the end in which answers that are under way may 
 
 @dataclass(frozen=True)
 class Load:
-    """What is sent, and how.
+    """The requests of a load, and how they are sent.
 
     Attributes:
         url: where the service listens.
@@ -43,10 +43,10 @@ class Load:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came back: of each request when it was sent (time.monotonic), seconds to its answer, and status.
+    """When each request was sent (time.monotonic), the seconds to its answer, and its status.
 
-    A request that a pace had due counts from that moment, whether or not a connection was free for it
-    then. Status 0: no answer.
+    With a rate, a request counts from the moment when it was due, whether or not a connection was free then.
+    Status 0: no answer.
     """
 
     sent: NDArray[np.float64]
@@ -55,12 +55,12 @@ class Outcome:
 
     @property
     def good(self) -> NDArray[np.bool_]:
-        """Which were answered with 200."""
+        """Whether each request was answered with 200."""
         good: NDArray[np.bool_] = self.status == 200
         return good
 
     def checked(self) -> "Outcome":
-        """Itself. Raises RuntimeError where a request was not answered with 200."""
+        """This outcome. Raises RuntimeError where a request was not answered with 200."""
         if not self.good.all():
             raise RuntimeError(f"{int((~self.good).sum())} requests were not answered with 200")
         return self
@@ -70,7 +70,7 @@ class Outcome:
         return float(self.good.sum() / (self.sent.max() + self.seconds[-1] - self.sent.min()))
 
     def percentile(self, share: float) -> float:
-        """Seconds to an answer, of the good ones."""
+        """The seconds within which a share of the good answers came."""
         return float(np.percentile(self.seconds[self.good], 100 * share))
 
 
@@ -82,9 +82,9 @@ def run_load(load: Load) -> Outcome:
 
 @contextmanager
 def start_load(load: Load) -> Iterator["Future[Outcome]"]:
-    """A load from a process of its own, which runs beside what the caller does meanwhile."""
+    """Run a load in a process of its own, while the caller goes on."""
     with ProcessPoolExecutor(1, get_context("spawn"), initializer=keep_to, initargs=(load.cpu,)) as pool:
-        pool.submit(int).result()  # the process is there
+        pool.submit(int).result()  # the process has started
         yield pool.submit(_send, load)
 
 
@@ -96,7 +96,7 @@ def _send(load: Load) -> Outcome:
 
 
 def in_turns(loads: Mapping[str, Load], rounds: int) -> dict[str, list[Outcome]]:
-    """Send loads in turns, so that other work on the machine meets them all; a first turn is not counted."""
+    """Send loads in turns, so that other work on the machine affects all; a first turn is not counted."""
     turns = [{name: run_load(load).checked() for name, load in loads.items()} for _ in range(1 + rounds)]
     return {name: [turn[name] for turn in turns[1:]] for name in loads}
 
@@ -112,10 +112,10 @@ def request_costs(load: Load, *groups: Sequence[int]) -> list[float]:
 
 
 class _Connection(asyncio.Protocol):
-    """One connection: writes a request, calls back with its status when the whole answer is there."""
+    """A connection that writes a request, and completes a future with its status after the whole answer."""
 
     def __init__(self) -> None:
-        self.transport: Any = None  # uvloop's are no asyncio.WriteTransport, though they behave as one
+        self.transport: Any = None  # uvloop's transports are no asyncio.WriteTransport, but behave as one
         self.answered: asyncio.Future[int] | None = None
         self._buffer = b""
 
@@ -161,7 +161,7 @@ class _Generator:
         self._rows: list[tuple[float, float, int]] = []
 
     async def run(self) -> NDArray[np.float64]:
-        """Send until the time is over; gives [3, requests]: sent, seconds, status."""
+        """Send until the time is over; return [3, requests]: sent, seconds, status."""
         self._begin = time.monotonic()
         workers = [asyncio.create_task(self._work()) for _ in range(self._load.connections)]
         await asyncio.wait(workers, timeout=self._load.seconds + GIVE_UP)
@@ -201,12 +201,12 @@ def _request(load: Load, body: str) -> bytes:
 
 
 def processors(count: int) -> Sequence[int | None]:
-    """That many processors of this machine for processes to keep to; None where there are not enough."""
+    """`count` processors of this machine for processes to keep to; Nones where there are not enough."""
     available = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     return available[:count] if len(available) >= count else [None] * count
 
 
 def keep_to(cpu: int | None) -> None:
-    """Let this process run on that processor alone."""
+    """Let this process run on the processor `cpu` alone."""
     if cpu is not None:
         os.sched_setaffinity(0, {cpu})

@@ -1,6 +1,6 @@
-"""The questions to a log in some stretch of time, and how well they are answered.
+"""Questions for the next items of a log in a period of time, and how well models answer them.
 
-Models of a log that grows are trained anew or go on from the last one; baselines count; differences between
+Models of a growing log are trained anew or updated from the last one; baselines count; differences between
 two models on the same questions have intervals.
 """
 
@@ -31,7 +31,7 @@ def difference(ours: ArrayLike, theirs: ArrayLike, groups: ArrayLike) -> dict[st
 
     The interval is over groups, as the questions of one user or one session are not independent: the mean is
     the ratio of their sums to their numbers of questions, and varies as its linear part does (Cochran 1977,
-    section 6.3). All three have one entry a question.
+    section 6.3). All three arguments have one entry a question.
     """
     apart = np.asarray(ours, dtype=np.float64) - np.asarray(theirs, dtype=np.float64)
     _, group = np.unique(np.asarray(groups), return_inverse=True)
@@ -49,13 +49,13 @@ QUESTIONS_AT_ONCE = 256
 Item = Any
 """The id of an item as the log has it, an int or a str."""
 Answers = Callable[[Sequence[list[Item]]], list[list[Item]]]
-"""For each history of item ids, oldest first, the first K item ids outside it."""
+"""Returns, for each history of item ids, oldest first, the best K item ids outside it."""
 
 
 @dataclass(frozen=True)
 class Questions:
-    """Histories of item ids, what was clicked next, whether that item had ever been clicked before, and the
-    session that each question is of, with what its first click says of it."""
+    """For each question the history of item ids, the next item (`targets`), whether it had ever been clicked
+    before (`known`), the session, and the features of the session's first click."""
 
     histories: list[list[Item]]
     targets: list[Item]
@@ -65,7 +65,7 @@ class Questions:
 
 
 def read_clicks(path: Path, more: Sequence[str] = ()) -> pl.DataFrame:
-    """`session_id`, `item_id`, `timestamp_ms` and the columns `more`, in order of time within a session."""
+    """Read `session_id`, `item_id`, `timestamp_ms` and the columns `more`, by time within a session."""
     clicks = pl.read_parquet(path, columns=["session_id", "item_id", "timestamp_ms", *more])
     return clicks.sort("session_id", "timestamp_ms", maintain_order=True)
 
@@ -78,15 +78,15 @@ def between(clicks: pl.DataFrame, start: int, end: int) -> pl.DataFrame:
 def questions(
     clicks: pl.DataFrame, start: int, end: int, repeats: bool = True, features: Sequence[str] = ()
 ) -> Questions:
-    """Every click of that time but the first of its session, with the session's clicks before it.
+    """Every click from `start` to `end` but the first of its session, with the session's clicks before it.
 
-    Without `repeats` no item is asked for that its session has had before. `features` are columns.
+    Without `repeats`, an item that its session has had before is no target. `features` are columns.
     """
-    asked = between(clicks, start, end)
+    period_clicks = between(clicks, start, end)
     known = set(clicks.filter(pl.col("timestamp_ms") < start)["item_id"].unique().to_list())
-    theirs = asked["session_id"].unique().implode()
+    theirs = period_clicks["session_id"].unique().implode()
     before = clicks.filter((pl.col("timestamp_ms") < end) & pl.col("session_id").is_in(theirs))
-    found = Questions([], [], [], [], [])
+    result = Questions([], [], [], [], [])
     grouped = before.group_by("session_id", maintain_order=True).agg(
         "item_id", "timestamp_ms", *(pl.col(name).first() for name in features)
     )
@@ -96,58 +96,58 @@ def questions(
         for place in range(max(first, 1), len(items)):
             seen.add(items[place - 1])
             if repeats or items[place] not in seen:
-                found.histories.append(items[:place])
-                found.targets.append(items[place])
-                found.known.append(items[place] in known)
-                found.sessions.append(session)
-                found.features.append(dict(zip(features, values, strict=True)))
-    return found
+                result.histories.append(items[:place])
+                result.targets.append(items[place])
+                result.known.append(items[place] in known)
+                result.sessions.append(session)
+                result.features.append(dict(zip(features, values, strict=True)))
+    return result
 
 
 def by_bundle(folder: Path, features: Sequence[dict[str, Any]] | None = None) -> Answers:
     """Answers as the service gives them: by the towers, or by popularity where no item is known.
 
-    `features` has those of the user for each history that will be asked for.
+    `features` has the user's features for each history.
     """
     bundle = Bundle.open(folder, verify=False)
     retriever, names = Retriever(bundle), bundle.vocabulary
 
     def answers(histories: Sequence[list[Item]]) -> list[list[Item]]:
-        found: list[list[Item]] = []
+        rankings: list[list[Item]] = []
         for first in range(0, len(histories), QUESTIONS_AT_ONCE):
             block = slice(first, first + QUESTIONS_AT_ONCE)
-            read = [names.known_rows(one)[0] for one in histories[block]]
+            read = [names.known_rows(history)[0] for history in histories[block]]
             theirs = features[block] if features is not None else [{}] * len(read)
             known = [rows for rows in read if len(rows)]
-            users = [one for one, rows in zip(theirs, read, strict=True) if len(rows)]
+            users = [user_features for user_features, rows in zip(theirs, read, strict=True) if len(rows)]
             ranked = iter(retriever.recommend(known, users, K, known))
             for rows in read:
                 best = next(ranked) if len(rows) else retriever.popular(K, rows)
-                found.append(list(names.ids(best.rows)))
-        return found
+                rankings.append(list(names.ids(best.rows)))
+        return rankings
 
     return answers
 
 
-def gains(answers: Answers, asked: Questions) -> NDArray[np.float64]:
+def gains(answers: Answers, question_set: Questions) -> NDArray[np.float64]:
     """recall@K and NDCG@K of every question [Q, 2], which has one right answer.
 
-    An item that nobody can know yet counts as missed.
+    An item that no model can know yet counts as missed.
     """
-    found = np.zeros((len(asked.targets), 2))
-    for row, items, target in zip(found, answers(asked.histories), asked.targets, strict=True):
+    values = np.zeros((len(question_set.targets), 2))
+    for row, items, target in zip(values, answers(question_set.histories), question_set.targets, strict=True):
         if target in items:
             row[:] = 1.0, 1.0 / math.log2(items.index(target) + 2)
-    return found
+    return values
 
 
 def by_order(items: Sequence[Item]) -> Answers:
-    """The same items for everybody, best first, but for those in the history."""
+    """The same items for everybody, best first, without those in the history."""
 
     def answers(histories: Sequence[list[Item]]) -> list[list[Item]]:
         results = []
-        for one in histories:
-            seen = set(one)
+        for history in histories:
+            seen = set(history)
             results.append([item for item in items[: K + len(seen)] if item not in seen][:K])
         return results
 
@@ -172,10 +172,10 @@ def most_recent(clicks: pl.DataFrame) -> Answers:
 
 
 def co_occurring(clicks: pl.DataFrame, newest: int, together: str = "session_id") -> Answers:
-    """Items by in how many sessions they are with the `newest` items of the history, summed over these.
+    """Items by the number of sessions that they share with each of the `newest` items of the history, summed.
 
-    Ties, and all where none of these occurs, by number of clicks. `together` is the column that tells what
-    counts as one session.
+    Ties, and all items where none of these occurs, are in order of clicks. `together` is the column of
+    sessions.
     """
     items = most_clicked(clicks)
     row_of = {item: row for row, item in enumerate(items)}
@@ -183,11 +183,11 @@ def co_occurring(clicks: pl.DataFrame, newest: int, together: str = "session_id"
     behind = np.arange(len(items)) / (len(items) + 1)
 
     def answers(histories: Sequence[list[Item]]) -> list[list[Item]]:
-        return [[items[row] for row in best(one)] for one in histories]
+        return [[items[row] for row in best(history)] for history in histories]
 
     def best(history: list[Item]) -> list[int]:
         read = {row_of[item] for item in history[-newest:] if item in row_of}
-        # The counts are whole numbers, so that less than one orders ties alone.
+        # The counts are whole numbers, so that subtracting less than one orders ties alone.
         keys = counts[list(read)].sum(axis=0, dtype=np.float64) - behind
         keys[[row_of[item] for item in history if item in row_of]] = -np.inf
         first = np.argpartition(-keys, min(K, len(keys)) - 1)[:K]
@@ -210,7 +210,7 @@ def _sessions(clicks: pl.DataFrame, together: str, items: Sequence[Item]) -> Any
     return sparse_rows(offsets, rows, len(items))
 
 
-# Of the oldest clicks, which a half-life may leave with nothing.
+# The least weight of a click: a half-life may leave the oldest clicks with none.
 LEAST_WEIGHT = 1e-3
 
 
@@ -223,10 +223,10 @@ class Published(NamedTuple):
 
 @dataclass(frozen=True)
 class Retrainer:
-    """Where the log is, where its prepared parts, the runs and the bundles go, and what is trained.
+    """Trains an experiment on parts of a log; prepared data, runs and bundles are below `work`.
 
-    With a `half_life`, in milliseconds, a click counts half as much as one that is so much younger.
-    `features` are columns: what a session's first click has there is known of the session.
+    With a `half_life`, in milliseconds, a click counts half as much as one that is that much younger.
+    `features` are columns: their values in a session's first click are features of the session.
     """
 
     clicks: pl.DataFrame
@@ -236,7 +236,7 @@ class Retrainer:
     features: tuple[str, ...] = ()
 
     def prepared(self, start: int, end: int) -> Path:
-        """The clicks from `start` to before `end`, all of them for training."""
+        """Prepare the clicks from `start` to before `end`, all of them for training."""
         self.work.mkdir(parents=True, exist_ok=True)
         columns = {"user": "session_id", "item": "item_id", "time": "timestamp_ms"}
         clicks = between(self.clicks, start, end)
@@ -269,7 +269,7 @@ class Retrainer:
     def updated(
         self, origin: Path, start: int, since: int, until: int, version: str, settings: Sequence[str]
     ) -> Published:
-        """A bundle that goes on from `origin`: reads clicks from `start`, predicts those from `since` on."""
+        """A warm start from `origin`: it reads clicks from `start`, and learns those from `since` on."""
         clock = time.perf_counter()
         data = self.prepared(start, until)
         settings = [*settings, f"training.since={moment(since)}"]
@@ -282,5 +282,5 @@ class Retrainer:
 
 
 def moment(milliseconds: int) -> str:
-    """A time as settings have it."""
+    """A time in the format of settings."""
     return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")

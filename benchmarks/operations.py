@@ -2,13 +2,13 @@
 
 `python -m benchmarks.operations soak`, `proxy` or `replicas`.
 
-`soak`: whether the service grows: 1,000,000 requests and 100 activations, and the memory meanwhile.
+`soak`: whether the memory of the service grows over 1,000,000 requests and 100 activations.
 
 The requests mix everything that a request can ask for. `growth_mb` is the resident memory (a page that
-several processes share counts once) at the end less that after the first tenth, by which everything has been
-used once.
+several processes share counts once) at the end less that after the first tenth, by which every option was
+used.
 
-`proxy`: processor time of a request through the proxy, of the proxy and of the replica, beside a direct one.
+`proxy`: processor time of the proxy and of the replica for a request, beside that of a direct request.
 
 Two replicas of one worker each behind the nginx of the production profile, without its limits for one
 address; `POST /v1/recommend` with 50 items of history and k = 10 over 16 kept connections, in turns with the
@@ -53,7 +53,7 @@ def soak(options: Options) -> dict[str, Any]:
 
 
 def mixed(shop: Served) -> tuple[str, ...]:
-    """The questions of the shop, each with one more wish than the one before, in turns."""
+    """The questions of the shop, each with one of the options of a request, in turns."""
     wishes: tuple[dict[str, Any], ...] = (
         {},
         {"k": 100},
@@ -94,8 +94,8 @@ def _soak(
 def growth(points: list[dict[str, float]]) -> dict[str, float]:
     """The memory at the end (the median of the last tenth) less that after the first tenth, in MB."""
     tenth = max(1, len(points) // 10)
-    first = statistics.median(one["resident_mb"] for one in points[tenth : 2 * tenth] or points[:1])
-    last = statistics.median(one["resident_mb"] for one in points[-tenth:])
+    first = statistics.median(point["resident_mb"] for point in points[tenth : 2 * tenth] or points[:1])
+    last = statistics.median(point["resident_mb"] for point in points[-tenth:])
     return {"first_mb": first, "last_mb": last, "growth_mb": last - first}
 
 
@@ -105,7 +105,7 @@ PATH = "/v1/recommend"
 
 
 def proxy(options: Options) -> dict[str, Any]:
-    """Both ways in turns; medians over the rounds."""
+    """Measure both ways in turns; return medians over the rounds."""
     shop = served_shop(PROXY_QUICK_ITEMS if options.quick else PROXY_ITEMS)
     seconds = QUICK_SECONDS if options.quick else SECONDS
     direct, through = [], []
@@ -115,7 +115,7 @@ def proxy(options: Options) -> dict[str, Any]:
         running_service(shop.bundles) as second,
     ):
         pids = [first.process.pid, second.process.pid]
-        ports = [int(one.url.rsplit(":", 1)[1]) for one in (first, second)]
+        ports = [int(service.url.rsplit(":", 1)[1]) for service in (first, second)]
         with local_proxy(Path(folder), ports) as (nginx, port):
             url = f"http://127.0.0.1:{port}"
             run_load(Load(url, PATH, shop.bodies, seconds=1.0))
@@ -163,7 +163,7 @@ def costs(options: Options, shop: Served, store: str, count: int) -> dict[str, A
         services = [
             stack.enter_context(running_service(shop.bundles, 1, "--store", store)) for _ in range(count)
         ]
-        time.sleep(1)  # all know of each other
+        time.sleep(1)  # the replicas know of each other then
         changes = [
             followed(partial(change, services[0], item, number))
             for number in range(QUICK_CHANGES if options.quick else CHANGES)

@@ -44,7 +44,7 @@ _SEARCHES = """async queries => {
 
 
 def measure(options: Options) -> dict[str, Any]:
-    """All figures, on one service."""
+    """Measure all figures on one service."""
     shop = served_shop(QUICK_ITEMS if options.quick else ITEMS)
     titles = [str(title) for title in PreparedData.open(shop.bundles.parent / "prepared").fields["title"]]
     with running_service(shop.bundles) as service, chromium() as browser:

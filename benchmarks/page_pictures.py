@@ -44,7 +44,7 @@ PLOTS = "() => document.querySelectorAll('.uplot canvas').length > 4"
 
 
 class Picture(NamedTuple):
-    """A view: the file, its address, the colour scheme, the height, and what it waits for."""
+    """A view: the file, its address, the colour scheme, the height, and the condition that it waits for."""
 
     name: str
     address: str

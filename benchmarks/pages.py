@@ -54,7 +54,7 @@ def by(rows: Iterable[Row], key: str) -> list[tuple[Any, list[Any]]]:
 
 
 def bias(row: Row) -> str:
-    """The bias, or its bound where it can't be told from none."""
+    """The bias as text; its upper bound where the interval includes 0."""
     return f"{row['bias']:.1%}" if row["bias_low"] > 0.0 else f"< {row['bias_high']:.1%}"
 
 
@@ -77,7 +77,7 @@ def _environment() -> jinja2.Environment:
         "by": by,
         "bytes": size,
         "exp": math.exp,
-        "day": lambda found: found["machine"]["date"][:10],
+        "day": lambda kept_result: kept_result["machine"]["date"][:10],
         "fmt": format,
         "mean": statistics.mean,
         "median": statistics.median,
@@ -118,5 +118,5 @@ def _largest_rise(curve: Sequence[float]) -> float:
 
 
 def _seconds(papers: Row) -> float:
-    """Of all runs; a measurement that several figures show is made once."""
+    """The seconds of all runs; a measurement that several figures show is made once."""
     return sum(float(run["seconds"]) for runs in papers["runs"].values() for run in runs.values())

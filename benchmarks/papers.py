@@ -1,7 +1,7 @@
 """The figures of the papers behind the estimators: docs/papers.md.
 
     python -m benchmarks.papers --json                      all figures, a day of two cores
-    python -m benchmarks.papers --json --resume             those that an interrupted run has left
+    python -m benchmarks.papers --json --resume             the figures that an interrupted run has left
     python -m benchmarks.papers --json --figure botev_3     one figure again; the option may be repeated
     python -m benchmarks.papers --json --quick              all in minutes, at sizes that claim nothing
 
@@ -49,20 +49,20 @@ def measure(options: Options) -> dict[str, Any]:
     """Make the runs that are asked for; a full run's results are kept one by one, and its plots drawn."""
     # The batches are too small to share between threads.
     torch.set_num_threads(1)
-    given = options.given
-    is_kept = (given.resume or given.figure) and not options.quick
+    arguments = options.given
+    is_kept = (arguments.resume or arguments.figure) and not options.quick
     runs: dict[str, dict[str, Result]] = result("papers")["runs"] if is_kept else {}
-    figures = {name: FIGURES[name] for name in given.figure or FIGURES}
-    for measurement, figure in {one.measurement: one for one in figures.values()}.items():
-        made = runs.setdefault(measurement, {})
-        if not given.resume:
-            made.clear()
+    figures = {name: FIGURES[name] for name in arguments.figure or FIGURES}
+    for measurement, figure in {figure.measurement: figure for figure in figures.values()}.items():
+        results = runs.setdefault(measurement, {})
+        if not arguments.resume:
+            results.clear()
         for name, train in figure.runs(options).items():
-            if name not in made:
+            if name not in results:
                 start = time.perf_counter()
-                found = train()
-                made[name] = found | {"seconds": round(time.perf_counter() - start, 1)}
-                print(f"{measurement}: {name}: {made[name]['seconds']} s", file=sys.stderr, flush=True)
+                outcome = train()
+                results[name] = outcome | {"seconds": round(time.perf_counter() - start, 1)}
+                print(f"{measurement}: {name}: {results[name]['seconds']} s", file=sys.stderr, flush=True)
                 finish("papers", replace(options, as_json=False), found_of(runs, options))
     for name, figure in figures.items():
         if not options.quick and not options.is_trial:
@@ -78,15 +78,15 @@ def found_of(runs: Mapping[str, Mapping[str, Result]], options: Options) -> dict
         if figure.runs(options).keys() <= runs.get(figure.measurement, {}).keys()
     }
     stated = [
-        {"figure": name, "paper": one.paper, "agrees": one.agrees, "shown": one.shown(own)}
-        for name, own in figures.items()
+        {"figure": name, "paper": claim.paper, "agrees": claim.agrees, "shown": claim.shown(figure_runs)}
+        for name, figure_runs in figures.items()
         if not options.quick
-        for one in STATEMENTS.get(name, ())
+        for claim in STATEMENTS.get(name, ())
     ]
     return {
         "figures": len(figures),
         "statements": len(stated),
-        "agree": sum(1 for one in stated if one["agrees"]),
+        "agree": sum(1 for claim in stated if claim["agrees"]),
         "stated": stated,
         "runs": runs,
     }

@@ -1,7 +1,7 @@
 """Write the figures of `turret plan` from `results/*.json`: `turret/figures.json`.
 
 A quantity is a base and a rate for each size that it grows with, fitted to measured points by non-negative
-least squares of relative errors; of a single point, it is proportional.
+least squares of relative errors; a quantity with a single point is proportional to its size.
 """
 
 import json
@@ -21,10 +21,10 @@ from turret.training.config.experiment import load_experiment
 def fit(
     points: Sequence[Mapping[str, float]], values: Sequence[float], names: Sequence[str]
 ) -> dict[str, float]:
-    """Rates of `names` none negative, whose sums come closest to the values in relative terms.
+    """Non-negative rates of `names` whose sums come closest to the values in relative terms.
 
-    Each subset of the names is solved alone, and the best one without a negative rate is taken: of the at
-    most five names there are few. A point holds 1 under "base".
+    Each subset of the names is solved alone, and the best one without a negative rate is taken: at most
+    five names have few subsets. A point holds 1 under "base".
     """
     target = np.asarray(values, dtype=np.float64)
     columns = {name: np.array([point[name] for point in points], dtype=np.float64) for name in names}
@@ -45,7 +45,7 @@ def worst_error(
 ) -> float:
     """The largest relative error of the fit at a point."""
     fitted = [sum(rate * point[name] for name, rate in rates.items()) for point in points]
-    return max(abs(one / value - 1) for one, value in zip(fitted, values, strict=True))
+    return max(abs(predicted / value - 1) for predicted, value in zip(fitted, values, strict=True))
 
 
 MB, MILLISECOND = 1e6, 1e-3
@@ -55,7 +55,7 @@ SIZES = ("users", "items", "events", "dimension", "history")
 
 
 class Measured(NamedTuple):
-    """A quantity: its result file, where its rows are there, and the sizes that it grows with.
+    """A quantity: its result file, the path of its rows in that file, and the sizes that it grows with.
 
     `value` gives the bytes or seconds of a row, which has its sizes; None leaves a row out.
     """
@@ -106,8 +106,8 @@ def _of(part: str, value: Callable[[Any], float | None], *grows_with: str) -> Me
 
 
 def _worker(row: Any) -> float:
-    one, two = (float(row["service"][name]["resident_mb"]) for name in ("sqlite", "two_workers"))
-    return MB * max(1.0, two - one)
+    one_mb, two_mb = (float(row["service"][name]["resident_mb"]) for name in ("sqlite", "two_workers"))
+    return MB * max(1.0, two_mb - one_mb)
 
 
 QUANTITIES: dict[str, Measured] = {
@@ -122,7 +122,7 @@ QUANTITIES: dict[str, Measured] = {
     "preparation.disk": _of(
         "preparation", lambda row: MB * max(row["prepared_mb"], row["work_mb"]), *("events", "users", "items")
     ),
-    **{name: one for experiment in EXPERIMENTS for name, one in _training(experiment).items()},
+    **{name: measured for experiment in EXPERIMENTS for name, measured in _training(experiment).items()},
     "training.validation_seconds": _of(
         "validation", lambda row: row["seconds_per_user"], "numbers", "items_numbers"
     ),
@@ -155,13 +155,13 @@ def main() -> None:
 
 def plan_figures() -> str:
     """The file's content, a quantity a line."""
-    sources = {name: result(name) for name in sorted({one.file for one in QUANTITIES.values()})}
+    sources = {name: result(name) for name in sorted({quantity.file for quantity in QUANTITIES.values()})}
     quantities = [
-        f"    {json.dumps(name)}: {json.dumps(_quantity(one, sources[one.file]))}"
-        for name, one in QUANTITIES.items()
+        f"    {json.dumps(name)}: {json.dumps(_quantity(quantity, sources[quantity.file]))}"
+        for name, quantity in QUANTITIES.items()
     ]
     head = {
-        "measured_on": _machines([one["machine"] for one in sources.values()]),
+        "measured_on": _machines([source["machine"] for source in sources.values()]),
         "experiments": {name: _defaults(name) for name in sources["scale_training"]["points"]},
     }
     lines = [f"  {json.dumps(name)}: {json.dumps(value)}," for name, value in head.items()]
@@ -181,9 +181,9 @@ def _defaults(experiment: str) -> dict[str, int]:
 
 def _machines(machines: Sequence[Mapping[str, Any]]) -> str:
     """The cores, processors and dates of the measurements."""
-    dates = sorted(one["date"][:10] for one in machines)
-    cores = sorted({one["cores"] for one in machines})
-    processors = ", ".join(sorted({one["processor"] for one in machines}))
+    dates = sorted(machine["date"][:10] for machine in machines)
+    cores = sorted({machine["cores"] for machine in machines})
+    processors = ", ".join(sorted({machine["processor"] for machine in machines}))
     span = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
     return f"{' or '.join(map(str, cores))} core{'s' * (cores != [1])} ({processors}), {span}"
 
@@ -204,11 +204,11 @@ def _quantity(measured: Measured, source: Mapping[str, Any]) -> dict[str, Any]:
 
 def _factors(name: str) -> list[str]:
     """The sizes in a product: without one of them it is 0."""
-    return [size for size in SIZES if not derived_sizes(**{one: float(one != size) for one in SIZES})[name]]
+    return [size for size in SIZES if not derived_sizes(**{key: float(key != size) for key in SIZES})[name]]
 
 
 def _rounded(value: float) -> float:
-    """Four digits; more are noise."""
+    """The value with four digits; more are noise."""
     return float(f"{value:.4g}")
 
 

@@ -31,16 +31,16 @@ def figure(
 ) -> Iterator[list[Axes]]:
     """Panels to draw into, written to `path` at the end; the same figures give the same file."""
     with matplotlib.rc_context({"svg.hashsalt": "turret", "svg.fonttype": "none"}):
-        made = Figure(figsize=size, layout="constrained")
-        FigureCanvasAgg(made)
+        drawing = Figure(figsize=size, layout="constrained")
+        FigureCanvasAgg(drawing)
         columns = min(3, panels)
-        axes = list(made.subplots(-(-panels // columns), columns, squeeze=False, sharey=share_y).flat)
+        axes = list(drawing.subplots(-(-panels // columns), columns, squeeze=False, sharey=share_y).flat)
         yield axes[:panels]
         for panel in axes[:panels]:
             panel.grid(visible=True, alpha=0.3)
         for panel in axes[panels:]:
             panel.set_visible(False)
-        made.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else {})
+        drawing.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else {})
 
 
 def curves(
@@ -50,7 +50,7 @@ def curves(
     points: Sequence[float],
     scales: tuple[str, str] = ("linear", "linear"),
 ) -> None:
-    """A panel a group of curves over `points`; those called `exact` are black."""
+    """Draw a panel for each group of curves over `points`; curves called `exact` are black."""
     columns = min(3, len(panels))
     with figure(path, (4.6 * columns, 3.9 * -(-len(panels) // columns)), len(panels)) as axes:
         for panel, (title, lines) in zip(axes, panels.items(), strict=True):
@@ -64,7 +64,7 @@ def curves(
 
 
 def quality(set_name: str) -> None:
-    """Quality over the time spent, or over the periods of a test by time, from the kept seeds of a set."""
+    """Draw the kept seeds of a set: quality over the time spent, or over the periods of a test by time."""
     rows = [row for row in kept(set_name) if row.get("curve") or row.get("periods")]
     with figure(QUALITY / f"{set_name}.svg", (8.0, 4.5)) as (panel,):
         (_training if rows[0].get("curve") else _periods)(panel, rows)
@@ -73,7 +73,7 @@ def quality(set_name: str) -> None:
 
 
 def _training(panel: Axes, rows: Sequence[Row]) -> None:
-    """The validation metric after every epoch; a colour an experiment, a line a seed."""
+    """Draw the validation metric after every epoch: a colour for each experiment, a line for each seed."""
     names = list(dict.fromkeys(row["experiment"] for row in rows))
     metrics = {row["configuration"]["training"]["metric"] for row in rows}
     labelled = set()
@@ -82,7 +82,7 @@ def _training(panel: Axes, rows: Sequence[Row]) -> None:
         _, seconds, values = zip(*row["curve"], strict=True)
         label = name if len(metrics) == 1 else f"{name}, {row['configuration']['training']['metric']}"
         panel.plot(
-            [one / 60 for one in seconds],
+            [elapsed / 60 for elapsed in seconds],
             values,
             color=f"C{names.index(name)}",
             marker=".",
@@ -95,7 +95,7 @@ def _training(panel: Axes, rows: Sequence[Row]) -> None:
 
 
 def _periods(panel: Axes, rows: Sequence[Row]) -> None:
-    """Every model over the periods of the test; of Turret a line a seed, of the others one."""
+    """Draw every model over the periods of the test: a line for each seed of Turret, one for the others."""
     first = rows[0]["periods"]
     metric = next(name for name in first[0] if "@" in name)
     lines = [
@@ -105,40 +105,40 @@ def _periods(panel: Axes, rows: Sequence[Row]) -> None:
     others = [name for name in first[0][metric] if name != "Turret"]
     lines += [(name, first, name, f"C{number}", 1, "--") for number, name in enumerate(others, start=1)]
     for model, periods, label, color, width, style in lines:
-        times: list[Any] = [datetime.fromisoformat(one["begins"]) for one in periods]
-        values = [one[metric][model] for one in periods]
+        times: list[Any] = [datetime.fromisoformat(period["begins"]) for period in periods]
+        values = [period[metric][model] for period in periods]
         panel.plot(times, values, marker=".", label=label, color=color, linewidth=width, linestyle=style)
     panel.set_ylabel(metric.upper())
     panel.set_xlabel("time (UTC)")
     panel.tick_params(axis="x", labelrotation=30)
 
 
-def fastest_calls(one: Row) -> list[Row]:
-    """A set's sides for the best 10, the fastest first; of the two calls of a peer the faster."""
+def fastest_calls(index_set: Row) -> list[Row]:
+    """A set's sides for the best 10, the fastest first; a peer counts by the faster of its two calls."""
     fastest: dict[str, Row] = {}
-    for call in sorted(one["at_10"]["sides"], key=lambda call: -call["queries_per_second"]):
+    for call in sorted(index_set["at_10"]["sides"], key=lambda call: -call["queries_per_second"]):
         fastest.setdefault(call["side"], call)
     return list(fastest.values())
 
 
 def index(figures: Row) -> None:
-    """Recall@10 against queries/s: every side at its fastest settings, and a line at the recall asked for."""
+    """Draw recall@10 against queries/s: sides at their fastest settings, and a line at the target recall."""
     count = len(figures["sets"])
     with figure(RESULTS / "index.svg", (4.5 * count, 4.5), count, share_y=False) as panels:
-        for panel, (name, one) in zip(panels, figures["sets"].items(), strict=True):
-            for call in fastest_calls(one):
+        for panel, (name, index_set) in zip(panels, figures["sets"].items(), strict=True):
+            for call in fastest_calls(index_set):
                 where = call["queries_per_second"], call["recall"]
                 panel.plot(*where, "x" if call["is_peer"] else "o", color="C1" if call["is_peer"] else "C0")
                 panel.annotate(call["side"], where, (4, 4), textcoords="offset points", fontsize="x-small")
             panel.axhline(figures["target"], color="black", linewidth=0.8)
-            title = f"{INDEX_TITLES[name]}, {one['items']:,} items"
+            title = f"{INDEX_TITLES[name]}, {index_set['items']:,} items"
             panel.set(xscale="log", xlabel="queries/s, one thread", title=title)
             panel.margins(x=0.25)
         panels[0].set_ylabel("recall@10")
 
 
 def scale(figures: Figures, training: Row, service: Row) -> None:
-    """Memory by items: lines are planned (dashed beyond the measured catalogs), points measured."""
+    """Draw memory by items: lines are planned (dashed beyond the measured catalogs), points measured."""
     runs = [run for run in training["points"]["youtubednn"]["runs"] if run["history"] == HISTORY]
     rows = service["points"]
     parts = {

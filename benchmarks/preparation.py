@@ -1,9 +1,9 @@
-"""What preparing a log costs beside a bare sort of it by user and time, up to 10^8 events.
+"""The cost of preparing a log beside that of a bare sort by user and time, up to 10^8 events.
 
 The log is synthetic: Parquet in parts, each a period, with the popularity of items and the activity of users
 falling by powers of their rank, and ids that tell neither. Both sides take turns on the same files, each turn
 in a process of its own; the ratio is that of their medians.
-The bare sort is done in the fastest of the ways that polars documents, as one of the smaller logs tells.
+The bare sort is done in the fastest of the ways that polars documents, which a smaller log shows.
 `over_bare_1e6` and `over_bare_1e8` are the ratios of logs of so many events, `peak_gb_1e8` the memory of the
 preparation of the largest.
 """
@@ -35,7 +35,7 @@ def _sorted(source: Path) -> pl.LazyFrame:
     return pl.scan_parquet(source / "part-*.parquet").sort("user_id", "timestamp")
 
 
-# The ways that polars documents to sort files of more or of less than fits memory.
+# The ways that polars documents to sort files that fit memory or exceed it.
 BARE: dict[str, Callable[[Path, Path], None]] = {
     "sink_parquet": lambda source, target: _sorted(source).sink_parquet(target),
     "collect, in memory": lambda source, target: (
@@ -56,10 +56,10 @@ def timed_turn(way: str, source: Path, target: Path) -> dict[str, float]:
 
 
 EVENTS_PER_USER, EVENTS_PER_ITEM = 50, 200
-USER_POWER, ITEM_POWER = 1.5, 3.0  # of a uniform number; the larger, the more the first ranks have
+USER_POWER, ITEM_POWER = 1.5, 3.0  # powers of a uniform number; the larger, the more the first ranks have
 START, PERIOD = 1_600_000_000, 100_000_000  # seconds
 EVENTS_PER_PART = 2_000_000
-BYTES_PER_EVENT = 80  # at most on disk at once: the log, both results, and what lies between
+BYTES_PER_EVENT = 80  # at most on disk at once: the log, both results, and intermediate files
 
 
 # Events of a log, and the turns that each side takes.
@@ -70,7 +70,7 @@ QUICK = ((10**6, 3), (3 * 10**6, 2))
 def write_log(
     folder: Path, events: int, users_count: int | None = None, items_count: int | None = None
 ) -> None:
-    """Write a log of so many events into the new folder, in parts that follow each other in time.
+    """Write a log of `events` events into the new folder, in parts that follow each other in time.
 
     By default a user has 50 events and an item 200, in the mean.
     """
@@ -90,7 +90,7 @@ def write_log(
 
 
 def check(log: Path, folder: Path) -> None:
-    """See that both sides sort the same: the times, and how many events the users have in their order."""
+    """Check that both sides sort alike: the times, and the numbers of events of the users in their order."""
     prepared, bare = folder / "checked", folder / "checked.parquet"
     for way, target in (("prepare", prepared), (next(iter(BARE)), bare)):
         alone(timed_turn, way, log, target)
@@ -102,9 +102,9 @@ def check(log: Path, folder: Path) -> None:
 
 
 def measure_size(events: int, count: int, ways: Iterable[str], folder: Path) -> dict[str, Any]:
-    """Let `prepare` and the bare ways take turns on a log: the figures of it and of the fastest way.
+    """Let `prepare` and the bare ways take turns on a log; return its figures and those of the fastest way.
 
-    The median of the seconds, and the highest peak.
+    The figures are the median of the seconds, and the highest peak.
     """
     log, target = folder / "log", folder / "result"
     write_log(log, events)
@@ -124,7 +124,7 @@ def measure_size(events: int, count: int, ways: Iterable[str], folder: Path) -> 
         }
         for way, taken in turns.items()
     ]
-    bare = min(figures[1:], key=lambda one: float(one["seconds"]))
+    bare = min(figures[1:], key=lambda row: float(row["seconds"]))
     return {"events": events, "prepare": figures[0], "bare": bare}
 
 

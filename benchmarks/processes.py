@@ -32,7 +32,7 @@ _START_SECONDS = 20
 def local_proxy(
     folder: Path, ports: list[int], limits: str = ""
 ) -> Iterator[tuple["subprocess.Popen[bytes]", int]]:
-    """A running nginx, and its port."""
+    """Start nginx; yield its process and its port."""
     port = free_port()
     with running_proxy(folder, ports, f"127.0.0.1:{port}", limits) as process:
         yield process, port
@@ -100,7 +100,7 @@ _PSS = re.compile(r"^Pss:\s+(\d+) kB", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Running:
-    """A service: its process, where it answers, and where it takes admin calls."""
+    """A service: its process, its URL, and the URL and the key of admin calls."""
 
     process: "subprocess.Popen[str]"
     url: str
@@ -108,7 +108,7 @@ class Running:
     key: str
 
     def keep_to(self, cpu: int | None) -> None:
-        """Let it and its workers run on that processor alone."""
+        """Let the service and its workers run on the processor `cpu` alone."""
         if cpu is not None:
             for pid in family(self.process.pid):
                 subprocess.run(
@@ -116,7 +116,7 @@ class Running:
                 )
 
     def activate(self, version: str) -> str:
-        """Activate a version: the answer. Raises RuntimeError where it is refused."""
+        """Activate a version; return the answer. Raises RuntimeError where it is refused."""
         body = json.dumps({"version": version})
         return post(self.admin, "/admin/activate", body, {"Authorization": f"Bearer {self.key}"})
 
@@ -135,9 +135,9 @@ def alone(function: Callable[[*Arguments], Result], *arguments: *Arguments, **en
 
 @contextmanager
 def running_service(bundles: Path, workers: int = 1, *more: str, **settings: str) -> Iterator[Running]:
-    """Start a service on free ports and end it in the end. Raises RuntimeError when it doesn't start.
+    """Start a service on free ports and end it after the block. Raises RuntimeError when it doesn't start.
 
-    `more` are options of `turret serve`, `settings` those without an option.
+    `more` are options of `turret serve`, `settings` are settings without an option.
     """
     words = ["serve", "--bundles", str(bundles), "--port", "0", "--admin-port", "0", "--store", "memory://"]
     log = tempfile.TemporaryFile(mode="w+")  # noqa: SIM115 - a line for each request; closed in the end
@@ -164,7 +164,7 @@ def running_service(bundles: Path, workers: int = 1, *more: str, **settings: str
 
 
 def post(url: str, path: str, body: str, headers: dict[str, str] | None = None, method: str = "POST") -> str:
-    """Send a request on a connection of its own: the answer. Raises RuntimeError for another than 200."""
+    """Send a request on its own connection; return the answer. Raises RuntimeError for a status but 200."""
     place = urlsplit(url)
     connection = HTTPConnection(place.hostname or "", place.port, timeout=60)
     try:
@@ -187,25 +187,25 @@ def seconds_to_first_answer(bundles: Path, body: str) -> float:
 
 
 def family(pid: int) -> list[int]:
-    """A process, its children, theirs, and so on."""
-    found = [pid]
+    """The ids of a process and of all its descendants."""
+    pids = [pid]
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         try:
             children = task.read_text().split()
         except OSError:
             continue
         for child in children:
-            found += family(int(child))
-    return found
+            pids += family(int(child))
+    return pids
 
 
 def resident_bytes(pid: int) -> int:
     """Resident bytes of a process with its children; a page that several share counts once (PSS)."""
     total = 0
-    for one in family(pid):
+    for member in family(pid):
         try:
-            text = Path(f"/proc/{one}/smaps_rollup").read_text()
-        except OSError:  # it has just ended
+            text = Path(f"/proc/{member}/smaps_rollup").read_text()
+        except OSError:  # the process has just ended
             continue
         match = _PSS.search(text)
         total += int(match[1]) * 1024 if match else 0
@@ -215,8 +215,8 @@ def resident_bytes(pid: int) -> int:
 def processor_seconds(pid: int) -> float:
     """Processor seconds of a process and its children since their start."""
     total = 0
-    for one in family(pid):
-        fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
+    for member in family(pid):
+        fields = Path(f"/proc/{member}/stat").read_text().rpartition(")")[2].split()
         total += int(fields[11]) + int(fields[12])
     return total / _TICKS
 
@@ -236,7 +236,7 @@ class CommandCost(NamedTuple):
 
 
 def turret_cost(*words: object) -> CommandCost:
-    """Run a command of Turret until it ends. Raises CalledProcessError if it fails."""
+    """Run a command of Turret and return its cost. Raises CalledProcessError if it fails."""
     command = [sys.executable, "-m", "benchmarks.processes", sys.executable, "-m", "turret", *map(str, words)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return CommandCost(**json.loads(done.stdout.splitlines()[-1]))

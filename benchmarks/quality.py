@@ -1,8 +1,8 @@
-"""How good the recommended experiment is on data that everybody knows: --set NAME.
+"""The quality of the recommended experiment on well-known data sets: --set NAME.
 
 The whole catalog is ranked, the user's own items masked, ties by ascending row. Sets that are split by time
-have nobody's figures to stand beside: baselines are asked the same questions, and the differences have
-intervals. Every seed's figures, with its configuration and its curve, are kept in
+have no published figures: baselines answer the same questions, and the differences have intervals. Every
+seed's figures, with its configuration and its curve, are kept in
 results/quality/SET, and the mean over seeds in results/quality_SET.json. It takes hours; `--resume` goes on.
 """
 
@@ -62,13 +62,13 @@ def answers_of(chosen: TimedSet, retrainer: Retrainer, settings: Sequence[str]) 
     settings = [*recipe.base, *settings]
     model = first = retrainer.retrained(begins - recipe.base_window, begins, "first", settings)
     results, seconds = [], []
-    for number, (start, asked) in enumerate(asked_in(chosen, retrainer.clicks)):
+    for number, (start, period_questions) in enumerate(asked_in(chosen, retrainer.clicks)):
         if number and recipe.every and number % recipe.every == 0:
             window, since = start - recipe.window, start - recipe.since
             model = retrainer.updated(model.folder, window, since, start, f"after{number}", recipe.update)
             seconds.append(model.seconds)
-        features = asked.features if chosen.features else None
-        results.append(gains(by_bundle(model.folder, features), asked))
+        features = period_questions.features if chosen.features else None
+        results.append(gains(by_bundle(model.folder, features), period_questions))
     return np.concatenate(results), {
         "first_seconds": first.seconds,
         "update_seconds": statistics.median(seconds) if seconds else None,
@@ -78,7 +78,7 @@ def answers_of(chosen: TimedSet, retrainer: Retrainer, settings: Sequence[str]) 
 
 
 def asked_in(chosen: TimedSet, log: pl.DataFrame) -> list[tuple[int, Questions]]:
-    """When each period begins, and its questions."""
+    """The beginning of each period, and its questions."""
     starts = [chosen.begins + number * chosen.period for number in range(chosen.periods)]
     return [
         (start, questions(log, start, start + chosen.period, chosen.repeats, chosen.features))
@@ -89,23 +89,23 @@ def asked_in(chosen: TimedSet, log: pl.DataFrame) -> list[tuple[int, Questions]]
 def baselines(chosen: TimedSet, log: pl.DataFrame) -> dict[str, Gains]:
     """The gain of every baseline."""
     results: dict[str, list[Gains]] = {name: [] for name in chosen.baselines}
-    for start, asked in asked_in(chosen, log):
+    for start, period_questions in asked_in(chosen, log):
         before = log.filter(pl.col("timestamp_ms") < start)
-        for name, made in chosen.baselines.items():
-            results[name].append(gains(made(before), asked))
+        for name, baseline in chosen.baselines.items():
+            results[name].append(gains(baseline(before), period_questions))
     return {name: np.concatenate(periods) for name, periods in results.items()}
 
 
 def beside(ours: Gains, others: dict[str, Gains], sessions: Sequence[int]) -> Figures:
-    """Each baseline's means, and how far ours is above, with intervals; `above` if all are above 0."""
+    """Each baseline's means, and how far ours is above, with intervals; `above`: all are above 0."""
     results = {
         name: {
             metric: {"mean": float(theirs.mean()), **difference(mine, theirs, sessions)}
-            for metric, mine, theirs in zip(METRICS, ours.T, one.T, strict=True)
+            for metric, mine, theirs in zip(METRICS, ours.T, baseline_gains.T, strict=True)
         }
-        for name, one in others.items()
+        for name, baseline_gains in others.items()
     }
-    above = all(one[metric]["low"] > 0.0 for one in results.values() for metric in METRICS)
+    above = all(baseline[metric]["low"] > 0.0 for baseline in results.values() for metric in METRICS)
     return {"above": above, "baselines": results}
 
 
@@ -114,7 +114,7 @@ _SAME = ("experiment", "questions", "unknown_targets", "source_sha256", "configu
 
 
 def measure_timed(options: Options, chosen: TimedSet) -> Figures:
-    """Every seed on the periods of the test; a quick run has one seed, three periods and one epoch."""
+    """Measure every seed on the periods of the test; a quick run: one seed, three periods and one epoch."""
     source = options.data / chosen.name / chosen.file
     name, seeds = options.given.experiment or chosen.recipe.experiment, options.given.seeds
     if options.quick:
@@ -122,14 +122,14 @@ def measure_timed(options: Options, chosen: TimedSet) -> Figures:
         base, every = (*chosen.recipe.base, "training.epochs=1"), min(chosen.recipe.every, 1)
         chosen = replace(chosen, periods=3, recipe=replace(chosen.recipe, base=base, every=every))
     log = chosen.read(source)
-    asked = asked_in(chosen, log)
-    sessions = [session for _, one in asked for session in one.sessions]
+    periods = asked_in(chosen, log)
+    sessions = [session for _, period_questions in periods for session in period_questions.sessions]
     clock = time.perf_counter()
     others = baselines(chosen, log)
     shared = {
         "experiment": Path(name).stem,
         "questions": len(sessions),
-        "unknown_targets": sum(one.known.count(False) for _, one in asked),
+        "unknown_targets": sum(period_questions.known.count(False) for _, period_questions in periods),
         "baseline_seconds": time.perf_counter() - clock,
         "source_sha256": {chosen.file: hash_file(source).sha256},
     }
@@ -145,7 +145,7 @@ def measure_timed(options: Options, chosen: TimedSet) -> Figures:
             **dict(zip(METRICS, ours.mean(axis=0).tolist(), strict=True)),
             **spent,
             **beside(ours, others, sessions),
-            "periods": by_period(asked, {"Turret": ours, **others}),
+            "periods": by_period(periods, {"Turret": ours, **others}),
             "configuration": load_experiment(name, [*chosen.recipe.base, *settings]).model_dump(mode="json"),
             "recipe": chosen.recipe.in_hours(),
             "machine": machine(),
@@ -166,14 +166,14 @@ def measure_timed(options: Options, chosen: TimedSet) -> Figures:
     }
 
 
-def by_period(asked: Sequence[tuple[int, Questions]], models: dict[str, Gains]) -> list[Figures]:
-    """How every model did in each period in which something was asked."""
+def by_period(periods: Sequence[tuple[int, Questions]], models: dict[str, Gains]) -> list[Figures]:
+    """The mean of every model in each period that has questions."""
     metric, rows, first = METRICS[0], [], 0
-    for start, one in asked:
-        last = first + len(one.targets)
-        if one.targets:
-            means = {name: float(own[first:last, 0].mean()) for name, own in models.items()}
-            rows.append({"begins": moment(start), "questions": len(one.targets), metric: means})
+    for start, period_questions in periods:
+        last = first + len(period_questions.targets)
+        if period_questions.targets:
+            means = {name: float(model_gains[first:last, 0].mean()) for name, model_gains in models.items()}
+            rows.append({"begins": moment(start), "questions": len(period_questions.targets), metric: means})
         first = last
     return rows
 
@@ -182,7 +182,7 @@ CONFIG = EvaluationConfig(k=(10, 20, 50))
 
 
 def trained(work: Path, data: PreparedData, experiment: ExperimentConfig) -> tuple[Run, Figures]:
-    """One run, with the validation metric over the seconds spent."""
+    """Train one run; return it, with the validation metric over the seconds spent."""
     run = Run(work, experiment, data.folder, data.fingerprint)
     curve: list[tuple[int, float, float]] = []
     start = time.perf_counter()
@@ -215,15 +215,15 @@ def one_seed(
 ) -> Figures:
     """Train and test; where the protocol refits, the first seed is also trained without the validation part.
 
-    Nothing is chosen from that: it says what the settings reach on validation, over the time spent.
+    Nothing is chosen from that training: it shows what the settings reach on validation, over the time spent.
     """
     seed, shown = experiment.training.seed, {}
     if len(folders) > 1 and first:
         _, selected = trained(work / f"selected{seed}", PreparedData.open(folders[0]), experiment)
         shown = {name: selected[name] for name in ("curve", "validation")}
     data = PreparedData.open(folders[-1])
-    run, found = trained(work / f"trained{seed}", data, experiment)
-    return {"seed": seed, **found, **shown, **tested(run, data, chosen)}
+    run, figures = trained(work / f"trained{seed}", data, experiment)
+    return {"seed": seed, **figures, **shown, **tested(run, data, chosen)}
 
 
 def measure(options: Options, chosen: QualitySet) -> Figures:
@@ -252,10 +252,10 @@ def measure(options: Options, chosen: QualitySet) -> Figures:
                 {"seed": seed, **about}.items(),
                 kept(chosen.name) if options.given.resume else [],
             )
-            row = next((one for one in before if wanted <= one.items()), None)
+            row = next((kept_row for kept_row in before if wanted <= kept_row.items()), None)
             if row is None:
-                found = one_seed(chosen, work, folders, experiment, first=seed == seeds[0])
-                row = {**found, **about, "machine": machine()}
+                figures = one_seed(chosen, work, folders, experiment, first=seed == seeds[0])
+                row = {**figures, **about, "machine": machine()}
                 if not options.quick:
                     keep(chosen.name, row)
             rows.append(row)

@@ -18,7 +18,7 @@ def last_out(source: Path, scratch: Path) -> PrepareConfig:
 
 
 def last_out_of_shuffled_ties(source: Path, scratch: Path) -> PrepareConfig:
-    """The same with each user's events of one time in a random order, not in that of the file."""
+    """As `last_out`, with a user's events of one time in a random order, not in that of the file."""
     rows = pl.read_parquet(source / "interactions.parquet").sort("user_id", "pos")
     rows = rows.with_columns(
         time=pl.col("gap_seconds").cum_sum().over("user_id"),
@@ -36,23 +36,23 @@ def last_tenth(source: Path, scratch: Path) -> PrepareConfig:
     Nothing says that the files have an order, yet they do: models rank on the last tenth as they do on the
     test, and on a random tenth they don't, which flatters models of items used together.
 
-    What a tenth leaves over is held out with that probability. Rounded down, settings would be chosen without
-    the users of fewer than ten items, a fifth of those that the test asks about.
+    The fraction of an item in a tenth is the probability that it is held out. Rounded down, settings would be
+    chosen without the users of fewer than ten items, a fifth of the users of the test.
     """
     rows = pl.read_parquet(source / "train.parquet")
     users = rows.select(pl.col("user_id").unique().sort())
     users = users.with_columns(pl.Series("extra", np.random.default_rng(SEED).random(len(users))))
     place, items = (column.over("user_id") for column in (pl.int_range(pl.len()), pl.len()))
-    # Nobody is left without an item to be read.
+    # Every user keeps an item to read.
     most = pl.min_horizontal((items * HELD_OUT + pl.col("extra")).floor(), items - 1)
     rows = rows.join(users, on="user_id", maintain_order="left").with_columns(held=place >= items - most)
     return _files(*_parted(rows, scratch, "train", "validation"), source)
 
 
 def random_fifth(source: Path, scratch: Path) -> Path:
-    """The folder of a split of a log like gowalla's, a random fifth of each user's different items the test.
+    """The folder of a log split like gowalla's: a random fifth of each user's distinct items is the test.
 
-    They stand in an order that says nothing.
+    The items are in a random order.
     """
     rows = pl.read_parquet(source / "interactions.parquet").select("user_id", "item_id")
     rows = rows.unique(maintain_order=True)
@@ -63,7 +63,7 @@ def random_fifth(source: Path, scratch: Path) -> Path:
 
 
 def _parted(rows: pl.DataFrame, folder: Path, kept: str, held: str) -> tuple[Path, Path]:
-    """Write the rows that are not `held`, and those that are, without saying which."""
+    """Write the rows that are not `held` and those that are to two files, without that column."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, chosen in ((kept, ~pl.col("held")), (held, pl.col("held"))):
         rows.filter(chosen).select("user_id", "item_id").write_parquet(folder / f"{name}.parquet")
@@ -97,19 +97,19 @@ class Published:
 
 @dataclass(frozen=True)
 class QualitySet:
-    """What is predicted from what, and by which experiment.
+    """A data set with its protocol, and the experiment that is recommended for it.
 
     Attributes:
         name: the folder of the data.
         protocol: one sentence for people.
         experiment: the shipped experiment that is recommended for data of this kind.
-        metrics: what is reported.
-        files: below the folder, what is hashed into the result.
-        prepared: from the folder of the set and a scratch folder, how it is prepared to choose settings on
-            the validation part.
+        metrics: the reported metrics.
+        files: the files below the folder whose hashes are in the result.
+        prepared: gives the preparation with which settings are chosen on the validation part, from the folder
+            of the set and a scratch folder.
         refitted: the same with the validation part put back into training; None where the protocol leaves it
             out.
-        published: what others have reached.
+        published: the figures of others.
         folder: where the files are, if not in the folder of this name.
     """
 
@@ -209,4 +209,4 @@ def _as_ids(folder: str) -> QualitySet:
 
 
 _ALL = (_ML_1M, _GOWALLA, _BEAUTY, _BEAUTY_SHUFFLED, _as_ids("sasrec_ml-1m"), _as_ids("s3rec_beauty"))
-SETS = {made.name: made for made in _ALL}
+SETS = {quality_set.name: quality_set for quality_set in _ALL}

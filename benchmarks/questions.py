@@ -1,4 +1,4 @@
-"""Questions in words: towers from nothing and over ready vectors, beside BM25, on sets with published splits.
+"""Questions in words: towers without and with ready vectors, beside BM25, on sets with published splits.
 
     python -m benchmarks.questions --json
 
@@ -25,7 +25,7 @@ from turret.data.reading.schema import PrepareConfig
 from turret.run import train
 
 SEEDS = (0, 1, 2)
-# Of labelled candidates all are ranked.
+# All labelled candidates are ranked.
 LABELLED = {"evaluation.candidates": "labelled", "evaluation.k": [100], "training.metric": "mrr@100"}
 RANKED = {"evaluation.k": [1, 10], "training.metric": "mrr@10"}
 
@@ -46,7 +46,7 @@ class Pairs:
 
 
 def trecqa(folder: Path) -> Pairs:
-    """Answer sentences; of validation and test the questions with a right and a wrong answer."""
+    """Answer sentences; validation and test have only questions with a right and a wrong answer."""
     pairs = pl.read_parquet(folder / "trecqa" / "pairs.parquet")
     kept = pairs.filter(pl.col("clean") | (pl.col("split") == "train"))
     return Pairs(kept.select("question", "answer", "label", "split"), settings=LABELLED)
@@ -83,7 +83,7 @@ def clinc150(folder: Path) -> Pairs:
 
 
 def afqmc(folder: Path) -> Pairs:
-    """Chinese pairs of questions; the development part is the test, as that of the test has no labels."""
+    """Chinese pairs of questions; the development part is the test, as the test part has no labels."""
     pairs = pl.read_parquet(folder / "afqmc" / "pairs.parquet").filter(pl.col("same").is_not_null())
     split = pl.col("split").replace({"dev": "test"})
     return Pairs(pairs.select("question_1", "question_2", split, label="same"))
@@ -127,27 +127,27 @@ LOSS_SET = "selqa"
 def prepared(pairs: Pairs, work: Path, python: Path | None) -> PreparedData:
     """Prepare a set, with the vectors of all texts if there is a Python that computes them."""
     pairs.pairs.write_parquet(work / "pairs.parquet")
-    given: dict[str, Any] = {"queries.source": str(work / "pairs.parquet"), "queries.match": pairs.match}
-    given["on_bad"] = "drop"
+    overrides: dict[str, Any] = {"queries.source": str(work / "pairs.parquet"), "queries.match": pairs.match}
+    overrides["on_bad"] = "drop"
     if pairs.items is not None:
         pairs.items.write_parquet(work / "items.parquet")
-        given |= {"items": str(work / "items.parquet"), "item_features.text": ["text"]}
-    config = load_configuration(PrepareConfig, overrides=given)
+        overrides |= {"items": str(work / "items.parquet"), "item_features.text": ["text"]}
+    config = load_configuration(PrepareConfig, overrides=overrides)
     data = PreparedData.open(prepare(config, work / "texts").folder)
     if python is None:
         return data
-    queries = [str(one) for one in data.users.ids(range(len(data.users)))]
-    (text,) = (one.name for one in data.item_features.features if one.kind == "text")
+    queries = [str(query) for query in data.users.ids(range(len(data.users)))]
+    (text,) = (feature.name for feature in data.item_features.features if feature.kind == "text")
     entries = []
     for role, ids, texts in (
         ("user", queries, queries),
-        ("item", [str(one) for one in data.item_ids.ids(range(len(data.item_ids)))], data.fields[text]),
+        ("item", [str(item) for item in data.item_ids.ids(range(len(data.item_ids)))], data.fields[text]),
     ):
         path = work / f"{role}.npy"
         encode(texts, path, python)
         np.save(work / f"{role}.ids.npy", np.array(ids))
         entries.append((f"{role}_features.vector", [f"sentence={path}"]))
-    config = load_configuration(PrepareConfig, overrides=given | dict(entries))
+    config = load_configuration(PrepareConfig, overrides=overrides | dict(entries))
     return PreparedData.open(prepare(config, work / "vectors").folder)
 
 
@@ -160,7 +160,7 @@ def encode(texts: list[Any], path: Path, python: Path) -> None:
 
 
 def measure(options: Options, rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """One row a set, and one a loss."""
+    """One row for each set, and one for each loss."""
     done = {row["name"] for row in rows}
     seeds = SEEDS[:1] if options.quick else SEEDS
     sets = {"trecqa": trecqa} if options.quick else {**ENGLISH, **CHINESE}
@@ -172,7 +172,7 @@ def measure(options: Options, rows: list[dict[str, Any]]) -> Iterator[dict[str, 
         pairs, vectors = read(options.data), python if name in ENGLISH else None
         with tempfile.TemporaryDirectory() as folder:
             data = prepared(pairs, Path(folder), vectors)
-            text = next(one.name for one in data.item_features.features if one.kind == "text")
+            text = next(feature.name for feature in data.item_features.features if feature.kind == "text")
 
             def reads(*more: str, text: str = text) -> dict[str, Any]:
                 return {"tower.user.features": ["query", *more], "tower.item.features": [text, *more]}
@@ -196,7 +196,7 @@ def _row(
 ) -> dict[str, Any]:
     """The means over seeds of the test MRR of each way, with the deviation of one seed, and BM25 beside them.
 
-    HR@1 too where it is measured.
+    HR@1 is in the row, too, where it is measured.
     """
     row: dict[str, Any] = {"name": name, "metric": pairs.metric, "seeds": len(seeds)}
     for way, changes in ways.items():
@@ -208,10 +208,10 @@ def _row(
         first, towers = reports[0], [report["towers"] for report in reports]
         row |= {"queries": first["users"], "items": first["items"]}
         row["bm25"] = first["bm25"][pairs.metric]["mean"]
-        values = [one[pairs.metric]["mean"] for one in towers]
+        values = [metrics[pairs.metric]["mean"] for metrics in towers]
         row[way] = {"mrr": mean(values), "deviation": stdev(values) if len(values) > 1 else 0.0}
         if "hr@1" in towers[0]:
-            row[way]["hr@1"] = mean(one["hr@1"]["mean"] for one in towers)
+            row[way]["hr@1"] = mean(metrics["hr@1"]["mean"] for metrics in towers)
     return row
 
 

@@ -2,8 +2,8 @@
 
 `vector_quality`: Amazon Scientific, whose items have a text, and 1,585 of them a text and an image vector.
 On the log of these items, the last event of each user is the test and the one before it selects the epoch
-(warm), and a tenth of the items is held out as in `python -m benchmarks.variants cold_items` (cold). On the
-whole log, which published figures are of, the warm test alone.
+(warm), and a tenth of the items is held out as in `python -m benchmarks.variants cold_items` (cold). The
+whole log, which published figures refer to, has the warm test alone.
 
 `vector_memory`: a million items with 768 numbers of float16 each, and the most memory that each step of a
 model on vectors alone takes: preparation, one epoch, export, and opening and asking the bundle.
@@ -42,7 +42,7 @@ def _featured(log: pl.DataFrame) -> FeaturedSet:
 
 
 def vector_quality(options: Options) -> Row:
-    """Every model with every seed, warm on both logs and cold on that of the items with vectors."""
+    """Measure every model with every seed, warm on both logs and cold on that of the items with vectors."""
     seeds = SEEDS[:1] if options.quick else SEEDS
     epochs = ("training.epochs=1",) if options.quick else ()
     source = options.data / "amazon-scientific"
@@ -53,16 +53,16 @@ def vector_quality(options: Options) -> Row:
         items, vectors = (pl.read_parquet(source / f"{name}.parquet") for name in ("items", "vectors"))
         items.join(vectors, on="item_id", how="left").write_parquet(shop / "items.parquet")
 
-        def means(given: PreparedData | None, settings: Sequence[str]) -> Row:
+        def means(warm_data: PreparedData | None, settings: Sequence[str]) -> Row:
             """The means over seeds of every model; without data, on the last log less its cold items."""
-            found: dict[str, list[dict[str, float]]] = {model: [] for model in MODELS}
+            rows_by_model: dict[str, list[dict[str, float]]] = {model: [] for model in MODELS}
             for seed in seeds:
                 with tempfile.TemporaryDirectory(dir=folder) as work:
-                    data = given or cold_data(shop, chosen, seed, Path(work))
+                    data = warm_data or cold_data(shop, chosen, seed, Path(work))
                     for model, changes in MODELS.items():
                         run, all_changes = Path(work) / model, [*changes, *settings]
-                        found[model].append(tested("dssm", all_changes, seed, data, run, METRICS))
-            return {model: over_seeds(rows, METRICS) for model, rows in found.items()}
+                        rows_by_model[model].append(tested("dssm", all_changes, seed, data, run, METRICS))
+            return {model: over_seeds(rows, METRICS) for model, rows in rows_by_model.items()}
 
         for name in ("interactions", "interactions_with_vectors"):
             log = pl.read_parquet(source / f"{name}.parquet").select(
@@ -119,7 +119,7 @@ def _write_catalog(folder: Path, count: int) -> None:
 
 
 def _step(name: str, folder: Path) -> float:
-    """One step, and the peak memory of this process."""
+    """Take one step; return the peak memory of this process."""
     import turret
 
     settings: dict[str, Any] = {"tower.item.id": False, "tower.item.id_dropout": 0.0, "tower.item.hidden": []}

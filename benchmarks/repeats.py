@@ -30,13 +30,13 @@ from turret.training.run import Run
 
 METRIC, ALONE = "ndcg@10", "towers_alone"
 RIVALS = ("last_used", "most_used", "ease", "item_knn")
-USERS_SHARE = 4  # of Globo's users, one in so many
+USERS_SHARE = 4  # one of this many users of Globo is read
 QUICK = ("training.epochs=1", "training.validation_users=2000")
 
 
 @dataclass(frozen=True)
 class RepeatSet:
-    """`settings` gives what `prepare` reads, from the folder of the data and one to work in."""
+    """A log: `settings` gives the settings of `prepare`, from the folder of the data and a scratch folder."""
 
     protocol: str
     settings: Callable[[Path, Path], dict[str, Any]]
@@ -66,7 +66,7 @@ def news(data: Path, work: Path, share: int = USERS_SHARE) -> dict[str, Any]:
 
 
 def invoices(data: Path, work: Path) -> dict[str, Any]:
-    """What known customers bought, without returns; the last month is the test, the one before validation."""
+    """The purchases of known customers; the last month is the test, the one before it validation."""
     lines = pl.read_parquet(data / "online-retail" / "transactions.parquet")
     bought = lines.filter(pl.col("user_id").is_not_null() & (pl.col("quantity") > 0))
     bought.select("user_id", "item_id", "timestamp").write_parquet(work / "events.parquet")
@@ -133,7 +133,7 @@ def measured(options: Options, chosen: RepeatSet) -> dict[str, Any]:
         "events": len(data.event_items),
         "relevant_used_before": report["relevant_used_before"] / report["relevant_items"],
         METRIC: {name: report[name][METRIC] for name in rankers},
-        "differences": {name: one[METRIC] for name, one in report["differences"].items()},
+        "differences": {name: difference[METRIC] for name, difference in report["differences"].items()},
         "limits": {name: limit for name in RIVALS if (limit := BASELINES[name].limits(data))},
         "best_baseline": best,
         "over_best_baseline": report[TOWERS][METRIC]["mean"] / report[best][METRIC]["mean"],
@@ -141,10 +141,10 @@ def measured(options: Options, chosen: RepeatSet) -> dict[str, Any]:
 
 
 def repeats(options: Options) -> dict[str, Any]:
-    """Every set; a quick run has one epoch each, and no news."""
+    """Measure every set; a quick run has one epoch each, and no news."""
     names = [name for name in SETS if not (options.quick and name == "globo")]
     sets = {name: measured(options, SETS[name]) for name in names}
-    return {"sets": sets, "least_over_best_baseline": min(one["over_best_baseline"] for one in sets.values())}
+    return {"sets": sets, "least_over_best_baseline": min(row["over_best_baseline"] for row in sets.values())}
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ ASKED, ASKED_QUICKLY = (ReportRequest(), ReportRequest(negatives=(16,), queries=
 
 
 def report_of(name: str, options: Options, work: Path) -> dict[str, Any]:
-    """Train on one set; the report, with its sources."""
+    """Train on one set; return the report, with its sources."""
     events, in_file_order = SETS[name]
     config = {"source": options.data / name / events}
     columns = {"columns": {"in_file_order": True}} if in_file_order else {}
@@ -35,21 +35,21 @@ def report_of(name: str, options: Options, work: Path) -> dict[str, Any]:
     settings = (f"training.epochs={1 if options.quick else 6}", "training.batch_size=1024")
     run = Run(work / "run", load_experiment("youtubednn", settings), data.folder, data.fingerprint)
     train(run, data)
-    asked = ASKED_QUICKLY if options.quick else ASKED
-    report = SamplerReport(run, data, asked).measure() | {"run": name}
+    request = ASKED_QUICKLY if options.quick else ASKED
+    report = SamplerReport(run, data, request).measure() | {"run": name}
     print(report_table(report, show_all=True))
     if not options.quick:
         plot_report(report, RESULTS / f"sampler_report_{name}.svg")
     return {
         **report,
-        "asked": asdict(asked),
+        "asked": asdict(request),
         "source_sha256": hash_file(config["source"]).sha256,
         "experiment": run.experiment.model_dump(mode="json"),
     }
 
 
 def measure(options: Options) -> dict[str, Any]:
-    """Every set, or the first where it has to be quick."""
+    """Measure every set; a quick run the first one alone."""
     names = list(SETS)[:1] if options.quick else list(SETS)
     with tempfile.TemporaryDirectory() as folder:
         return {"sets": {name: report_of(name, options, Path(folder) / name) for name in names}}

@@ -1,9 +1,9 @@
-"""What each part of Turret holds and takes by size: the figures of `turret plan`.
+"""The memory, disk and time of each part of Turret by size: the figures of `turret plan`.
 
-Each part is measured at two sizes or more, so that what it always takes and what grows are both known:
+Each part is measured at two sizes or more, so that its fixed cost and its growth are both known:
 `python -m benchmarks.scale PART` writes `results/scale_PART.json`. Costs are processor seconds, which other
-programs on the machine change less than seconds of the clock. `--work` is the folder of the data that they
-make.
+programs on the machine change less than seconds of the clock. `--work` is the folder of the data that the
+parts make.
 
 - `preparation`: logs in Parquet parts with numbers as ids, and a file of their items; memory and disk.
 - `training`: processor microseconds an example of one thread, and the peak of a `turret train` of one epoch,
@@ -56,7 +56,7 @@ QUICK_CATALOGS = (Catalog(1_000, 16),)
 
 
 def shop_of(items: int, users: int, folder: Path) -> Path:
-    """Prepare a shop of so many items, or find it; returns the prepared folder."""
+    """Prepare a shop of `items` items unless it exists; return the prepared folder."""
     target = folder / f"shop_{items}"
     if not target.exists():
         shop = folder / "shop"
@@ -68,7 +68,7 @@ def shop_of(items: int, users: int, folder: Path) -> Path:
 
 
 def bundles_of(data: Path, dimension: int, folder: Path) -> tuple[Path, dict[str, CommandCost]]:
-    """Train for one epoch, export and index: the folder of the bundles, and the costs of both commands."""
+    """Train for one epoch, export and index; return the bundles' folder, and the costs of the last two."""
     run, bundles = folder / "run", folder / f"bundles_{data.name}_{dimension}"
     shutil.rmtree(bundles, ignore_errors=True)
     settings = ("--set", "training.epochs=1", "--set", f"tower.dimension={dimension}", "--overwrite")
@@ -99,10 +99,10 @@ def questions(data: Path) -> tuple[str, ...]:
 
 def measure_requests(bundles: Path, store: str, bodies: Sequence[str], seconds: float) -> dict[str, float]:
     """Processor milliseconds of a request, and the memory of one worker."""
-    own, other = processors(2)
+    service_cpu, load_cpu = processors(2)
     with running_service(bundles, 1, "--store", store) as service:
-        service.keep_to(own)
-        load = Load(service.url, PATH, tuple(bodies), connections=CONNECTIONS, seconds=seconds, cpu=other)
+        service.keep_to(service_cpu)
+        load = Load(service.url, PATH, tuple(bodies), connections=CONNECTIONS, seconds=seconds, cpu=load_cpu)
         run_load(load)
         request_ms = min(request_costs(load, [service.process.pid]) for _ in range(ROUNDS))[0]
         return {"request_ms": request_ms, "resident_mb": resident_bytes(service.process.pid) / 1e6}
@@ -116,10 +116,10 @@ def measure_catalogs(folder: Path, quick: bool) -> list[dict[str, Any]]:
         data = shop_of(catalog.items, users, folder)
         (bundles, costs), bodies = bundles_of(data, catalog.dimension, folder), questions(data)
         with loaded_sqlite(data) as store:
-            one = measure_requests(bundles, store, bodies, seconds)
+            one_worker = measure_requests(bundles, store, bodies, seconds)
             with running_service(bundles, 2, "--store", store) as service:
                 run_load(Load(service.url, PATH, bodies, connections=32, seconds=seconds))
-                two = resident_bytes(service.process.pid) / 1e6
+                two_workers = resident_bytes(service.process.pid) / 1e6
         points.append(
             {
                 "items": len(PreparedData.open(data).item_ids),
@@ -127,14 +127,14 @@ def measure_catalogs(folder: Path, quick: bool) -> list[dict[str, Any]]:
                 **{command: costs[command]._asdict() for command in ("export", "index")},
                 "kind": read_manifest(bundles / INDEXED).index.kind,
                 "bundle_mb": folder_mb(bundles / INDEXED),
-                "service": {"sqlite": one, "two_workers": {"resident_mb": two}},
+                "service": {"sqlite": one_worker, "two_workers": {"resident_mb": two_workers}},
             }
         )
     return points
 
 
 def measure_stores(folder: Path, quick: bool) -> list[dict[str, Any]]:
-    """The smallest and the largest catalog, with SQLite and with a Redis.
+    """Measure the smallest and the largest catalog, with SQLite and with a Redis.
 
     The bundles of `benchmarks.scale service` are used if they are there.
     """
@@ -180,9 +180,10 @@ async def _store(users: int, events: int, address: str) -> None:
 
 
 def measure_histories(folder: Path, quick: bool) -> list[dict[str, Any]]:
-    """Every size in both stores, in megabytes: of SQLite the files after the store is closed.
+    """Measure every size in both stores, in megabytes.
 
-    Of Redis its memory beside that when empty, and its log.
+    The figure of SQLite is that of its files after the store is closed; those of Redis are its memory beyond
+    that when empty, and its log.
     """
     points = []
     for users, events_per_user in QUICK_SIZES if quick else SIZES:

@@ -1,4 +1,4 @@
-"""What preparation, training and validation hold and take by size: parts of `benchmarks.scale`."""
+"""The memory, disk and time of preparation, training and validation: parts of `benchmarks.scale`."""
 
 import threading
 import time
@@ -28,7 +28,7 @@ TURN_SECONDS, TURNS = 1.5, 4
 
 
 def timed_steps(prepared: Path, run: Path, experiment: str, changes: list[str]) -> dict[str, float]:
-    """Processor microseconds an example, in one thread; a turn warms up."""
+    """Processor microseconds an example, in one thread; the first turn warms up."""
     keep_freed_memory()
     torch.set_num_threads(1)
     side = training(PreparedData.open(prepared), run, experiment, changes)
@@ -45,8 +45,8 @@ def timed_steps(prepared: Path, run: Path, experiment: str, changes: list[str]) 
 def timed_validation(prepared: Path, run: Path, dimension: int, users: int) -> dict[str, float]:
     """Processor seconds to rank the catalog for a user with an untrained model, in one thread.
 
-    Of a large catalog few users are ranked at a time, as their scores are kept small, and each of these
-    blocks reads all item vectors: the cost of a user grows with the square of the items.
+    With a large catalog few users are ranked at a time, as the scores of a block are kept small, and each
+    block reads all item vectors: the cost of a user grows with the square of the items.
     """
     torch.set_num_threads(1)
     data = PreparedData.open(prepared)
@@ -60,11 +60,11 @@ def timed_validation(prepared: Path, run: Path, dimension: int, users: int) -> d
     return {"users": count, "seconds_per_user": (time.process_time() - begun) / count}
 
 
-# Of a large catalog the transformer's full softmax would be slow, as its experiment says.
+# With a large catalog the transformer's full softmax would be slow, as its experiment says.
 SAMPLED = 'objective={loss="sampled_softmax", sampler={kind="uniform", negatives=1024}}'
 EXPERIMENTS: dict[str, tuple[str, ...]] = {"youtubednn": (), "transformer": (SAMPLED,)}
 EVENTS = 300_000
-# Memory does not depend on their number, and a ranking of a million items takes long.
+# Memory does not depend on the number of users, and a ranking of a million items takes long.
 VALIDATED = "training.validation_users=1000"
 ONE_DAY = 86_400
 
@@ -79,7 +79,7 @@ class Shape(NamedTuple):
 
 STEPS = (Shape(20_000, 64, 50), Shape(20_000, 128, 50), Shape(20_000, 64, 200), Shape(20_000, 128, 200))
 RUNS = (*STEPS, Shape(1_000_000, 64, 50), Shape(1_000_000, 128, 50))
-# With as many users as take some seconds.
+# Each shape has a number of users whose ranking takes some seconds.
 VALIDATIONS = (
     (Shape(20_000, 64, 50), 4096),
     (Shape(200_000, 64, 50), 512),
@@ -91,7 +91,7 @@ QUICK_VALIDATIONS = ((Shape(2_000, 16, 10), 16),)
 
 
 def log_of(shape: Shape, folder: Path, least_events: int = EVENTS) -> Path:
-    """Prepare a log in which every item occurs, or find it; returns the prepared folder."""
+    """Prepare a log in which every item occurs, unless it exists; return the prepared folder."""
     target = folder / f"items_{shape.items}_history_{shape.history}"
     if target.exists():
         return target
@@ -112,7 +112,7 @@ def log_of(shape: Shape, folder: Path, least_events: int = EVENTS) -> Path:
 
 def measure_steps(experiment: str, shape: Shape, folder: Path) -> dict[str, float]:
     """The cost of steps in one thread."""
-    # As `turret train` sets it: threads that spin would count.
+    # `turret train` sets this, too: threads that spin would count.
     passive = {"OMP_WAIT_POLICY": "PASSIVE"}
     log, run = log_of(shape, folder), folder / "run"
     return alone(timed_steps, log, run, experiment, changes_of(experiment, shape), **passive)
@@ -128,7 +128,7 @@ def measure_run(experiment: str, shape: Shape, folder: Path) -> dict[str, float]
 
 
 def changes_of(experiment: str, shape: Shape) -> list[str]:
-    """The settings of the experiment for that shape."""
+    """The settings of the experiment for a shape."""
     sizes = [f"tower.dimension={shape.dimension}", f"tower.user.history_length={shape.history}"]
     return [*sizes, *EXPERIMENTS[experiment]]
 
@@ -148,7 +148,7 @@ def folder_mb(folder: Path) -> float:
 
 
 def measure_training(folder: Path, quick: bool) -> dict[str, Any]:
-    """All points, by experiment."""
+    """Measure all points, by experiment."""
     steps_at, runs_at = (QUICK_STEPS, QUICK_STEPS) if quick else (STEPS, RUNS)
     return {
         experiment: {
@@ -175,14 +175,14 @@ QUICK_LOGS = ((20_000, 400, 100),)
 
 @contextmanager
 def watched(folder: Path) -> Iterator[list[float]]:
-    """Gives the megabytes of the folder, of which the last are the most so far."""
+    """Yield megabytes of the folder, of which the last value is the highest so far."""
     most, ended = [0.0], threading.Event()
 
     def look() -> None:
         while not ended.wait(POLL):
             try:
                 most.append(max(most[-1], folder_mb(folder)))
-            except FileNotFoundError:  # renamed meanwhile
+            except FileNotFoundError:  # a file was renamed meanwhile
                 continue
 
     thread = threading.Thread(target=look, daemon=True)
@@ -195,7 +195,7 @@ def watched(folder: Path) -> Iterator[list[float]]:
 
 
 def write_items(path: Path, items: int) -> None:
-    """Write so many items with titles of four words, as the synthetic shop has them."""
+    """Write `items` items with titles of four words, as the synthetic shop has them."""
     random = np.random.default_rng(1)
     genres = np.array(list(GENRES))
     words = np.array(sorted({word for pair in GENRES.values() for part in pair for word in part}))

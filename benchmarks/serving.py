@@ -1,4 +1,4 @@
-"""What the service costs over the framework that it stands on, at rest and while versions change.
+"""The cost of the service over its framework, at rest and while versions change.
 
 `rps_over_bare_27k` and `rps_over_bare_100k`: requests/s of `POST /v1/recommend` (50 items of history in
 the body, k = 10) over those of a bare FastAPI route of the same process that reads the same bodies into a
@@ -37,7 +37,7 @@ SETTLED = 0.2  # seconds after an activation's answer in which its work may stil
 
 
 def measure(options: Options) -> dict[str, Any]:
-    """All figures; a quick run takes a small shop and few rounds, and says nothing of 27,000 or 100,000."""
+    """Measure all figures; a quick run has small shops and few rounds, so that it claims nothing."""
     sizes = QUICK_SIZES if options.quick else SIZES
     shops = {name: served_shop(items) for name, items in sizes.items()}
     figures: dict[str, Any] = {"connections": Load("", "", ()).connections, "shops": {}}
@@ -58,7 +58,7 @@ def measure(options: Options) -> dict[str, Any]:
 
 
 def against_bare(shop: Served, rounds: int, seconds: float) -> dict[str, Any]:
-    """Ours and the bare route in turns: requests/s and the 99th percentile of each, and their ratios."""
+    """Load our route and the bare one in turns; return requests/s, the 99th percentiles and their ratios."""
     ours_cpu, load_cpu = processors(2)
     with beside_bare(shop, ours_cpu) as urls:
         loads = {
@@ -66,14 +66,14 @@ def against_bare(shop: Served, rounds: int, seconds: float) -> dict[str, Any]:
         }
         outcomes = in_turns(loads, rounds)
         stages = _stages_us(urls[OURS])
-    rates = {path: [one.rate() for one in own] for path, own in outcomes.items()}
-    tails = {path: [one.percentile(0.99) for one in own] for path, own in outcomes.items()}
+    rates = {path: [outcome.rate() for outcome in runs] for path, runs in outcomes.items()}
+    tails = {path: [outcome.percentile(0.99) for outcome in runs] for path, runs in outcomes.items()}
     over_bare = rate_ratio(rates, OURS, [BARE])
     stages["around"] = 1e6 / statistics.median(rates[OURS]) - sum(stages.values())
     return {
         "items": shop.items,
-        "rps": {path: statistics.median(own) for path, own in rates.items()},
-        "p99_s": {path: statistics.median(own) for path, own in tails.items()},
+        "rps": {path: statistics.median(values) for path, values in rates.items()},
+        "p99_s": {path: statistics.median(values) for path, values in tails.items()},
         **{f"rps_{name}": over_bare[name] for name in ("ratio", "ratio_least", "ratio_greatest")},
         "p99_ratio": statistics.median(tails[OURS]) / statistics.median(tails[BARE]),
         "stages_us": stages,
@@ -85,21 +85,23 @@ def _stages_us(url: str) -> dict[str, float]:
     with urllib.request.urlopen(f"{url}/metrics", timeout=10) as answer:
         families = text_string_to_metric_families(answer.read().decode())
     (stages,) = (family for family in families if family.name == "turret_stage_seconds")
-    sums = {one.labels["stage"]: one.value for one in stages.samples if one.name.endswith("_sum")}
-    counts = {one.labels["stage"]: one.value for one in stages.samples if one.name.endswith("_count")}
+    sums = {sample.labels["stage"]: sample.value for sample in stages.samples if sample.name.endswith("_sum")}
+    counts = {
+        sample.labels["stage"]: sample.value for sample in stages.samples if sample.name.endswith("_count")
+    }
     return {stage: 1e6 * total / counts[stage] for stage, total in sums.items()}
 
 
 @contextmanager
 def beside_bare(shop: Served, cpu: int | None) -> Iterator[dict[str, str]]:
-    """The service and the bare route in one process; gives the address of each by its path."""
+    """The service and the bare route in one process; yields the address of each by its path."""
     with running_service(shop.bundles) as service:
         answer = post(service.url, OURS, shop.bodies[0])
     process = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.serving_process"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,  # a line for each request
+        stderr=subprocess.DEVNULL,  # it has a line for each request
         text=True,
     )
     try:
@@ -115,7 +117,7 @@ def beside_bare(shop: Served, cpu: int | None) -> Iterator[dict[str, str]]:
 
 
 def under_activations(shop: Served, count: int) -> dict[str, Any]:
-    """Activations to and fro while 16 connections ask: what failed, and the tail beside that between them."""
+    """Activate to and fro under 16 connections; return the failures, and the tail over that between them."""
     ours_cpu, load_cpu = processors(2)
     with running_service(shop.bundles) as service:
         service.keep_to(ours_cpu)

@@ -41,10 +41,10 @@ def bare_route(answer: bytes) -> FastAPI:
     return app
 
 
-async def _serve(given: dict[str, Any]) -> None:
-    settings = read_settings(bundles=Path(given["bundles"]), port=0, store="memory://")
+async def _serve(arguments: dict[str, Any]) -> None:
+    settings = read_settings(bundles=Path(arguments["bundles"]), port=0, store="memory://")
     bare = uvicorn.Config(
-        bare_route(given["answer"].encode()), ws="none", log_level="error", access_log=False
+        bare_route(arguments["answer"].encode()), ws="none", log_level="error", access_log=False
     )
     servers = [uvicorn.Server(config) for config in (config_of(settings, create_app(settings)), bare)]
     with reserve("127.0.0.1", 0) as ours, reserve("127.0.0.1", 0) as theirs:
@@ -53,7 +53,7 @@ async def _serve(given: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Serve until killed; what to serve is read from standard input as JSON."""
+    """Serve until killed; the bundles, the answer and the processor are read from standard input as JSON."""
     settings = json.load(sys.stdin)
     keep_to(settings["cpu"])
     import uvloop

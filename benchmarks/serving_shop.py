@@ -31,7 +31,7 @@ class Served:
 
 
 def served_shop(items: int) -> Served:
-    """Make the bundles, or find them where they were made before.
+    """Make the bundles unless they exist; return them with questions.
 
     Users have 60 events in the mean; the towers are those of the experiment `youtubednn`, trained for ten
     epochs; the index is what `turret index --kind auto` chooses.

@@ -24,7 +24,7 @@ ROUNDS, QUICK_ROUNDS = 3, 1
 
 
 def one_log(events: int, rounds: int, work: Path) -> dict[str, Any]:
-    """Prepare one log both ways in turns: the seconds of each turn. The outputs have to be the same."""
+    """Prepare one log both ways in turns; return the seconds of each turn. The outputs have to be equal."""
     source = work / "log"
     write_log(source, events)
     seconds: dict[str, list[float]] = {side: [] for side in ENGINES}
@@ -54,11 +54,11 @@ def figures(logs: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def measure(options: Options) -> dict[str, Any]:
-    """Every log, and the figures."""
+    """Measure every log, and compute the figures."""
     rounds = QUICK_ROUNDS if options.quick else ROUNDS
     with TemporaryDirectory() as work:
         return figures(
-            [one_log(one, rounds, Path(work)) for one in (QUICK_EVENTS if options.quick else EVENTS)]
+            [one_log(events, rounds, Path(work)) for events in (QUICK_EVENTS if options.quick else EVENTS)]
         )
 
 

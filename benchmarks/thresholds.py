@@ -43,7 +43,7 @@ BARS: dict[str, tuple[Bar, ...]] = {
 
 
 def run(command: str) -> dict[str, Any]:
-    """Run a benchmark; its figures, or none if it fails."""
+    """Run a benchmark; return its figures, or none if it fails."""
     words = [sys.executable, "-m", *f"benchmarks.{command} --json".split()]
     done = subprocess.run(words, stdout=subprocess.PIPE, text=True, timeout=3600, check=False)
     figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else {}
@@ -51,7 +51,7 @@ def run(command: str) -> dict[str, Any]:
 
 
 def main(words: list[str]) -> int:
-    """Run the benchmarks; 1 if a bar is missed."""
+    """Run the benchmarks; return 1 if a bar is missed."""
     figures: dict[str, dict[str, float | None]] = {}
     missed: list[str] = []
     for command, bars in BARS.items():

@@ -2,10 +2,10 @@
 
 The last item of each user is the test, the one before it validation and not in the training data; the whole
 catalog is ranked, without the user's own items. After every epoch the model so far best on validation
-HR@10 is the selected one; what counts are the seconds of training until its test HR@10 gets there. Of
-RecTools those of the fit alone, without evaluations and without its reading of data; of Turret those of the
-shipped `transformer`, validations included, and beside them what it takes from the raw Parquet to a bundle
-that answers over HTTP. Every epoch is a line of JSON. It takes hours; `--seconds` ends it earlier, `--quick`
+HR@10 is the selected one; the figure is the seconds of training until its test HR@10 gets there. For
+RecTools the fit alone counts, without evaluations and without its reading of data; for Turret the training of
+the shipped `transformer` with validations, and beside it the seconds from the raw Parquet to a bundle that
+answers over HTTP. Every epoch is a line of JSON. A run takes hours; `--seconds` ends it earlier, `--quick`
 after some epochs with a hundredth of the users.
 """
 
@@ -37,7 +37,7 @@ from turret.training.run import Run
 
 TARGET, LIMIT = 0.30, 3 * 3600.0
 NAME = "Turret, `transformer`"
-# What the epoch is selected on is what the target is in, as on the other side.
+# The epoch is selected by the metric of the target, as on the other side.
 EXPERIMENT, SETTINGS = "transformer", ("training.metric=hr@10",)
 RECTOOLS = Contestant(
     "RecTools, full softmax", "rectools", "rectools_sasrec", sasrec("softmax", 128, evaluate=True), 1
@@ -55,7 +55,7 @@ class Curve:
         self.points: list[dict[str, float]] = []
 
     def add(self, seconds: float, validation: float, test: Callable[[], float]) -> bool:
-        """Note an epoch and print it; `test` ranks the test part. True where it was the last."""
+        """Note an epoch and print it; `test` ranks the test part. Returns True for the last epoch."""
         before = self.points[-1] if self.points else {"seconds": 0.0, "selected": 0.0}
         selected = before["selected"]
         if validation > self.best:
@@ -81,9 +81,9 @@ class Curve:
 
 
 def turret(source: Path, work: Path, limit: float) -> dict[str, Any]:
-    """Prepare, train to the target, export, serve and ask once; the seconds of each.
+    """Prepare, train to the target, export, serve and ask once; return the seconds of each.
 
-    `to_service_seconds` is all of it, and None where the target was not reached.
+    `to_service_seconds` is their sum, and None where the target was not reached.
     """
     clock = time.perf_counter()
     prepare(PrepareConfig(source=source), work / "prepared")
@@ -91,17 +91,17 @@ def turret(source: Path, work: Path, limit: float) -> dict[str, Any]:
     prepared = time.perf_counter() - clock
     experiment = load_experiment(EXPERIMENT, SETTINGS)
     run = Run(work / "run", experiment, data.folder, data.fingerprint)
-    found = trained(run, data, limit).outcome()
+    outcome = trained(run, data, limit).outcome()
     clock = time.perf_counter()
     folder = export_run(run.folder, None, work / "bundles", None)
     activate_version(folder.name, work / "bundles", None)
     exported = time.perf_counter() - clock
     history = data.item_ids.ids(data.event_items[data.offsets[0] : data.splits[0, 1]])
     served = seconds_to_first_answer(work / "bundles", json.dumps({"history": history, "k": 10}))
-    seconds = found["seconds"]
+    seconds = outcome["seconds"]
     return {
         "prepare_seconds": prepared,
-        **found,
+        **outcome,
         "configuration": experiment.model_dump(mode="json"),
         "export_seconds": exported,
         "service_seconds": served,
@@ -110,7 +110,7 @@ def turret(source: Path, work: Path, limit: float) -> dict[str, Any]:
 
 
 def trained(run: Run, data: PreparedData, limit: float) -> Curve:
-    """Train until the selected model, which is the one that the run keeps, gets there.
+    """Train until the selected model, which the run keeps, gets to the target.
 
     The clock stands still while the test part is ranked; validation counts as training.
     """
@@ -131,7 +131,7 @@ def trained(run: Run, data: PreparedData, limit: float) -> Curve:
 
 
 def rectools(events: Path, environments: Path, limit: float) -> dict[str, Any]:
-    """RecTools' time. Where it can't take part, the reason is told."""
+    """The outcome of RecTools; where it can't take part, `missing` has the reason."""
     curve = Curve(RECTOOLS.name, limit)
     try:
         with RECTOOLS.peer(environments, events) as peer:
@@ -146,7 +146,7 @@ def rectools(events: Path, environments: Path, limit: float) -> dict[str, Any]:
 
 
 def measure(options: Options) -> dict[str, Any]:
-    """Each side, one after the other: they share the machine with nobody."""
+    """Measure the sides one after the other, so that neither shares the machine."""
     source = options.data / "sasrec_ml-1m" / "interactions.parquet"
     limit = 5.0 if options.quick else options.given.seconds
     with tempfile.TemporaryDirectory() as folder:

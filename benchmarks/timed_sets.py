@@ -1,7 +1,7 @@
 """The sets of `benchmarks.quality` that are split by time, and how a model is kept fresh on each.
 
-Time is cut into periods. At the beginning of each, everybody may read all that came before it: the model goes
-on with it by a warm start, the baselines count anew. Then all are asked the same questions of that period.
+Time is cut into periods. At the beginning of each period, all may read the log before it: the model is
+updated by a warm start, the baselines count anew. Then all answer the same questions of that period.
 """
 
 from collections.abc import Callable
@@ -17,16 +17,16 @@ from benchmarks.next_items import HOUR, Answers, co_occurring, most_recent, popu
 DAY = 24 * HOUR
 CONTEXT = ("environment", "device_group", "os", "country", "region", "referrer_type")
 Baseline = Callable[[pl.DataFrame], Answers]
-"""From the log before a period."""
+"""Makes answers from the log before a period."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How the model is trained: an experiment, and what is changed in it.
+    """The training of the model: an experiment, and the settings that are changed in it.
 
     The first model is trained on the `base_window` before the first period. After `every` periods (0: never)
-    it goes on: it reads the `window` before, and predicts the last `since` of it. With a `half_life`, an
-    event counts half as much as one that is so much younger. All four in milliseconds.
+    it is updated: it reads the `window` before, and learns the last `since` of it. With a `half_life`, an
+    event counts half as much as one that is that much younger. These four are in milliseconds.
     """
 
     experiment: str
@@ -39,7 +39,7 @@ class Recipe:
     half_life: int | None = None
 
     def in_hours(self) -> dict[str, Any]:
-        """The recipe as JSON has it, lengths of time in hours."""
+        """The recipe for JSON, with lengths of time in hours."""
         return {
             "base": list(self.base),
             "base_hours": self.base_window / HOUR,
@@ -53,20 +53,20 @@ class Recipe:
 
 @dataclass(frozen=True)
 class TimedSet:
-    """What is asked when, of whom, and what has to be beaten.
+    """A set that is split by time: its periods, the recipe of the model, and the baselines.
 
     Attributes:
         name: the folder of the data.
         protocol: some sentences for people.
-        file: below the folder.
-        read: from that file `session_id`, `item_id` and `timestamp_ms`, in order within a session.
+        file: the file below the folder.
+        read: reads `session_id`, `item_id` and `timestamp_ms` from that file, in order within a session.
         begins: when the first period of the test begins, in milliseconds since 1970.
         period: its length in milliseconds.
         periods: how many there are.
-        repeats: whether an item is asked for that its session has had before.
-        recipe: what is recommended, and was chosen on the periods before `begins`.
-        features: columns that say of a session, in its first click, what the model may read.
-        baselines: by name.
+        repeats: whether an item that its session has had before can be a target.
+        recipe: the recommended recipe, which was chosen on the periods before `begins`.
+        features: columns that the model may read of a session's first click.
+        baselines: the baselines by name.
     """
 
     name: str
@@ -93,9 +93,9 @@ def read_news(path: Path) -> pl.DataFrame:
 
 
 def read_purchases(path: Path) -> pl.DataFrame:
-    """What known customers bought, without returns: a customer's purchases are one session.
+    """The purchases of known customers, without returns: those of one customer are one session.
 
-    Lines of one invoice have one time, and stay in the order of the file; `invoice_no` says which they are.
+    Lines of one invoice have one time, and stay in the order of the file; `invoice_no` names the invoice.
     """
     lines = pl.read_parquet(path).filter(pl.col("user_id").is_not_null() & (pl.col("quantity") > 0))
     bought = lines.select(
@@ -108,7 +108,7 @@ def read_purchases(path: Path) -> pl.DataFrame:
 
 
 def last(length: int, baseline: Callable[[pl.DataFrame], Answers]) -> Baseline:
-    """The baseline, of the last `length` milliseconds up to the newest click: a shop may close for a day."""
+    """The baseline over the last `length` milliseconds up to the newest click: a shop may close for a day."""
 
     def counted(before: pl.DataFrame) -> Answers:
         times = before["timestamp_ms"].to_numpy()
@@ -193,4 +193,4 @@ _RETAIL = TimedSet(
         "popularity": popular,
     },
 )
-TIMED = {made.name: made for made in (_GLOBO, _RETAIL)}
+TIMED = {timed_set.name: timed_set for timed_set in (_GLOBO, _RETAIL)}

@@ -1,7 +1,7 @@
 """The sides of `benchmarks.training_speed`: the towers under our trainer, and a transformer in bare torch.
 
 The bare transformer has the sizes of the experiment `transformer`; segments of exactly T + 1 items lie ready
-in memory, so that nothing is padded, gathered or drawn by anybody else. The rest is the trainer's overhead.
+in memory, so that it pads, gathers and draws no histories. The difference is the trainer's overhead.
 """
 
 import time
@@ -73,7 +73,7 @@ def trainer_of(
 
 
 def endless(trainer: Trainer) -> Iterator[Batch]:
-    """The batches of its process, epoch after epoch."""
+    """The batches of the trainer's process, epoch after epoch."""
     share = (trainer.world.rank, trainer.world.size)
     for epoch in count():
         yield from trainer.batches.epoch(stream(trainer.settings.seed, "order", epoch), 0, share)
@@ -96,7 +96,7 @@ class BareBlock(nn.Module):
         self.gated_out = nn.Linear(WIDTH, DIMENSION, bias=False)
 
     def forward(self, steps: Tensor) -> Tensor:
-        """[S, T, D] to [S, T, D]."""
+        """Map [S, T, D] to [S, T, D]."""
         heads = self.attention_in(self.norms[0](steps)).view(*steps.shape[:2], 3, HEADS, -1)
         query, key, value = heads.permute(2, 0, 3, 1, 4)
         mixed = scaled_dot_product_attention(query, key, value, is_causal=True)
@@ -130,7 +130,7 @@ class BareTransformer(nn.Module):
 
 
 def bare_transformer(data: PreparedData, sampled: bool) -> Callable[[int], tuple[int, float]]:
-    """Steps of the bare loop: how many positions they had, and how many seconds they took."""
+    """A side that steps in a bare loop; it returns the number of positions, and the seconds."""
     torch.manual_seed(0)
     segments = [
         torch.from_numpy(data.event_items[start : start + LENGTH + 1].astype("int64"))

@@ -1,7 +1,7 @@
 """How fast Turret trains beside its peers, each through its own documented interface.
 
 On MovieLens 1M as SASRec splits it, with towers of the same sizes and the same number of threads. All sides
-take turns in one run; what is claimed is the ratio of medians, with its spread over the rounds. A position
+take turns in one run; the claim is the ratio of medians, with its spread over the rounds. A position
 without a target, as peers fill up short histories, is no example.
 
 Also: a step by the size of the catalog, and a full-ranking evaluation of gowalla (29,858 users, 40,981 items,
@@ -76,7 +76,7 @@ BLOCK = 512
 
 
 def _gowalla(options: Options, folder: Path) -> PreparedData:
-    """gowalla in the published split."""
+    """Prepare gowalla in the published split."""
     source = options.data / "gowalla"
     split = FilesSplit(kind="files", train=source / "train.parquet", test=source / "test.parquet")
     prepare(PrepareConfig(split=split, columns=ColumnSettings(in_file_order=True)), folder)
@@ -94,7 +94,7 @@ def _ranking(model: TwoTowers, data: PreparedData, relevant: Relevant) -> float:
 
 @torch.no_grad()
 def _bare_ranking(users: Tensor, items: Tensor) -> float:
-    """Seconds of product and top-k of a block of users after the other."""
+    """Seconds of the product and the top-k, one block of users after the other."""
     start = time.perf_counter()
     for block in torch.split(users, BLOCK):
         (block @ items.T).topk(K)
@@ -102,7 +102,7 @@ def _bare_ranking(users: Tensor, items: Tensor) -> float:
 
 
 def evaluation_cost(options: Options, folder: Path) -> dict[str, Any]:
-    """Both sides in turn, after one turn that is not counted; a quick run takes one fifth of the users."""
+    """Measure both sides in turns, the first not counted; a quick run has one fifth of the users."""
     data = _gowalla(options, folder)
     model = build_model(load_experiment("youtubednn"), data)
     relevant = relevant_items(data, "test")
@@ -124,7 +124,7 @@ def evaluation_cost(options: Options, folder: Path) -> dict[str, Any]:
 
 
 ROUNDS, QUICK_ROUNDS = 7, 1
-# A quarter of all; as many as a peer's own arrays of padded histories hold in 0.1 GB.
+# A quarter of all positions: a peer's arrays of padded histories hold this number in 0.1 GB.
 POSITIONS = 2**18
 OURS, BARE = "Turret", "bare loop"
 
@@ -143,7 +143,7 @@ class Contest(NamedTuple):
 
 
 def contests(data: PreparedData, work: Path, quick: bool) -> dict[str, Contest]:
-    """By the key of the ratio in the result; in a quick run the peers read an eighth, to be ready sooner."""
+    """The contests by the key of their ratio; in a quick run the peers read an eighth, to be ready sooner."""
     share = 8 if quick else 1
     positions = write_positions(data, work / "positions.npz", HISTORY_LENGTH, POSITIONS // share)
     events = write_events(data, work / "events.npz", len(data.users) // share)
@@ -160,13 +160,13 @@ def hold(contest: Contest, environments: Path, quick: bool) -> dict[str, Any]:
     A peer that can't take part is named; where none can, there is no ratio.
     """
     with ExitStack() as running:
-        made = {one.name: partial(one.peer, environments, contest.data) for one in contest.peers}
-        peers, missing = join(made, running)
+        starters = {side.name: partial(side.peer, environments, contest.data) for side in contest.peers}
+        peers, missing = join(starters, running)
         turns = {OURS: Turn(contest.ours, contest.steps)}
         if contest.bare:
             turns[BARE] = Turn(contest.bare, contest.steps)
         turns |= {
-            one.name: Turn(peers[one.name].run, one.steps) for one in contest.peers if one.name in peers
+            side.name: Turn(peers[side.name].run, side.steps) for side in contest.peers if side.name in peers
         }
         if quick:
             turns = {name: Turn(turn.run, -(-turn.steps // 4)) for name, turn in turns.items()}
@@ -190,14 +190,14 @@ def measure(options: Options) -> dict[str, Any]:
         prepare(PrepareConfig(source=source), work / "prepared")
         data = PreparedData.open(work / "prepared")
         held = {
-            key: hold(one, options.given.peers, options.quick)
-            for key, one in contests(data, work, options.quick).items()
+            key: hold(contest, options.given.peers, options.quick)
+            for key, contest in contests(data, work, options.quick).items()
         }
         steps = catalog_steps(options, work)
-        # In a process of its own, to say what an evaluation holds, and not what the contests before it held.
+        # A process of its own shows the memory of an evaluation, not that of the contests before it.
         ranking = alone(evaluation_cost, options, work / "gowalla")
-    ratios = {key: one["ratio"] for key, one in held.items()}
-    ratios["over_bare_loop"] = min(one["over_bare"]["ratio"] for one in held.values() if one["over_bare"])
+    ratios = {key: row["ratio"] for key, row in held.items()}
+    ratios["over_bare_loop"] = min(row["over_bare"]["ratio"] for row in held.values() if row["over_bare"])
     return {**ratios, **steps, **ranking, "threads": THREADS, "load": load, "contests": held}
 
 

@@ -1,8 +1,8 @@
 """Variants of an experiment in turn: `python -m benchmarks.variants` and one of the following.
 
 `cold_items`: how well items that were never seen in training are found, with their features and without. A
-tenth of the items is held out with all of its events. Who used some of them has to get those, from a history
-of the other items, out of the whole catalog: recall@k over all users with a held-out item, mean and standard
+tenth of the items is held out with all of its events. Their users have to get them from the whole catalog, by
+a history of the other items: recall@k over all users with a held-out item, mean and standard
 deviation over seeds (which also draw the held-out items). The number of epochs is fixed: no held-out event
 may choose it.
 
@@ -44,7 +44,7 @@ class FeaturedSet:
     features: FeatureColumns
 
     def prepared(self, source: Path, work: Path, /, **events: Any) -> PreparedData:
-        """The `events`, as `PrepareConfig` has them, with the features of the items."""
+        """Prepare the `events`, which are settings of `PrepareConfig`, with the features of the items."""
         columns = [column for _, column in self.features.by_kind()]
         items = pl.read_parquet(source / "items.parquet").select("item_id", *columns)
         items.write_parquet(work / "items.parquet")
@@ -62,14 +62,14 @@ class FeaturedSet:
 def tested(
     experiment: str, changes: Sequence[str], seed: int, data: PreparedData, work: Path, metrics: Sequence[str]
 ) -> dict[str, float]:
-    """Train once with these changes; the metrics of the towers on the test."""
+    """Train once with these changes; return the metrics of the towers on the test."""
     settings = load_experiment(experiment, [*changes, f"training.seed={seed}"])
     run = Run(work, settings, data.folder, data.fingerprint)
     train(run, data, report=lambda line: None)
     report = evaluate(run.open_model(data), data, "test", EvaluationConfig(k=(10, 20, 100)))
-    found: dict[str, float] = {name: report["towers"][name]["mean"] for name in metrics}
-    print(f"{experiment}, {changes}, seed {seed}: {found}", flush=True)
-    return found
+    means: dict[str, float] = {name: report["towers"][name]["mean"] for name in metrics}
+    print(f"{experiment}, {changes}, seed {seed}: {means}", flush=True)
+    return means
 
 
 def _ml_1m(folder: Path) -> pl.DataFrame:
@@ -97,27 +97,27 @@ MODELS: dict[str, tuple[str, ...]] = {
 
 
 def cold_items(options: Options) -> Row:
-    """Every set with every seed; a quick run takes one epoch of one seed."""
+    """Measure every set with every seed; a quick run takes one epoch of one seed."""
     seeds = SEEDS[:1] if options.quick else SEEDS
     epochs = f"training.epochs={1 if options.quick else EPOCHS}"
     sets: Row = {}
     for name, chosen in COLD_SETS.items():
-        found: dict[str, list[dict[str, float]]] = {}
+        rows_by_model: dict[str, list[dict[str, float]]] = {}
         for seed in seeds:
             with tempfile.TemporaryDirectory() as folder:
                 data = cold_data(options.data / name, chosen, seed, Path(folder))
                 for model, changes in MODELS.items():
                     run, settings = Path(folder) / model, [*changes, epochs]
                     row = tested("dssm", settings, seed, data, run, COLD_METRICS)
-                    found.setdefault(model, []).append(row)
+                    rows_by_model.setdefault(model, []).append(row)
                 chance = {f"recall@{k}": k / len(data.item_ids) for k in (20, 100)}
-                found.setdefault("chance", []).append(chance)
-        sets[name] = {model: over_seeds(rows, COLD_METRICS) for model, rows in found.items()}
+                rows_by_model.setdefault("chance", []).append(chance)
+        sets[name] = {model: over_seeds(rows, COLD_METRICS) for model, rows in rows_by_model.items()}
     return {"seeds": list(seeds), "sets": sets}
 
 
 def cold_data(source: Path, chosen: FeaturedSet, seed: int, work: Path) -> PreparedData:
-    """Train on the warm items' events; the test is each user's different cold items."""
+    """Prepare the warm items' events for training; the test is each user's distinct cold items."""
     events = chosen.read(source)
     items = events["item_id"].unique().sort()
     drawn = items.filter(pl.Series(np.random.default_rng(seed).random(len(items)) < SHARE))
@@ -135,7 +135,7 @@ def cold_data(source: Path, chosen: FeaturedSet, seed: int, work: Path) -> Prepa
 
 LABELLED, LIKED, LABELLED_EPOCHS, LABELLED_METRICS = "ml-100k", 4, 6, ("auc", "ndcg@10")
 COSINES, RANKS = "tower.scoring.temperature=1.0", "training.metric=ndcg@10"
-# By label: the settings beside those of the experiment `labelled_pairs`.
+# The settings of each side, by label, that differ from the experiment `labelled_pairs`.
 SIDES: dict[str, tuple[str, ...]] = {
     "labelled pairs, `binary_cross_entropy`": (),
     "labelled pairs, `cosine_embedding`": ('objective.loss="cosine_embedding"', COSINES),
@@ -154,7 +154,7 @@ SIDES: dict[str, tuple[str, ...]] = {
 
 
 def labelled_pairs(options: Options) -> Row:
-    """Every side on the same data."""
+    """Measure every side on the same data."""
     seeds = SEEDS[:1] if options.quick else SEEDS
     epochs = f"training.epochs={1 if options.quick else LABELLED_EPOCHS}"
     rows: list[Row] = []
@@ -170,8 +170,8 @@ def labelled_pairs(options: Options) -> Row:
             by_seed: dict[str, list[float]] = {metric: [] for metric in LABELLED_METRICS}
             for seed in seeds:
                 run = work / f"{number}_{seed}"
-                found = tested("labelled_pairs", [*changes, epochs], seed, data, run, LABELLED_METRICS)
-                for metric, value in found.items():
+                means = tested("labelled_pairs", [*changes, epochs], seed, data, run, LABELLED_METRICS)
+                for metric, value in means.items():
                     by_seed[metric].append(value)
             rows.append({"name": name, "by_seed": by_seed})
         users = len(users_with_negatives(data, "test"))

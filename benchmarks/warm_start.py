@@ -2,11 +2,11 @@
 
 Protocol: Globo.com's clicks by session. The last day of the log is held out (24 hours from 2017-10-16, 03:00
 UTC on). One model is trained on all clicks before it, and answers the whole day (`stale`).
-Another starts as that one; after each hour it goes on, with `turret train --from`, with the targets of that
+Another starts as that one; after each hour `turret train --from` updates it with the targets of that
 hour, on the catalog of the last 24 hours (`hourly`). Both are exported, and asked for every click of the
 next hour but the first of its session: all of the catalog is ranked, the session's own items left out,
 ties by ascending row. An item that was never clicked before its hour can't be known, and counts as missed.
-In the middle of the day two more models are trained from scratch, to see what going on is worth: on all
+In the middle of the day two more models are trained from scratch, to show the value of warm starts: on all
 clicks until then, as the first one was (`retrained`), and on the last 24 hours, with the settings of an
 update (`window`).
 """
@@ -30,22 +30,22 @@ UPDATE = ('objective={loss="full_softmax"}', "training.epochs=5", "training.batc
 
 
 def one_hour(retrainer: Retrainer, start: int, bundles: dict[str, Path]) -> dict[str, Any]:
-    """How well every model answers the hour that begins at `start`."""
-    asked = questions(retrainer.clicks, start, start + HOUR)
-    found = {name: gains(by_bundle(folder), asked) for name, folder in bundles.items()}
+    """The figures of every model for the hour that begins at `start`."""
+    hour_questions = questions(retrainer.clicks, start, start + HOUR)
+    gains_by_model = {name: gains(by_bundle(folder), hour_questions) for name, folder in bundles.items()}
     return {
         "hour": moment(start),
-        "questions": len(asked.targets),
+        "questions": len(hour_questions.targets),
         **{
             f"{name}_{metric}": float(value)
-            for name, gain in found.items()
+            for name, gain in gains_by_model.items()
             for metric, value in zip(METRICS, gain.mean(axis=0), strict=True)
         },
     }
 
 
 def measure(options: Options) -> dict[str, Any]:
-    """The day, hour by hour; a quick one has three, and reads two days before them."""
+    """Measure the day, hour by hour; a quick run has three hours, and reads two days before them."""
     source = options.data / "globo" / "clicks.parquet"
     hours, middle, first = (3, 1, DAY_BEGINS - 48 * HOUR) if options.quick else (24, 12, 0)
     with tempfile.TemporaryDirectory() as folder:
@@ -76,22 +76,22 @@ def measure(options: Options) -> dict[str, Any]:
 
 
 def from_scratch(retrainer: Retrainer, first: int, until: int) -> dict[str, Any]:
-    """How well models answer the hour from `until` on that are trained from scratch at its beginning."""
+    """The figures of models trained from scratch at `until`, for the hour that begins then."""
     window = until - WINDOW * HOUR
-    made = {
+    published = {
         "retrained": retrainer.retrained(first, until, "retrained", BASE),
         "window": retrainer.retrained(window, until, "window", [*BASE, *UPDATE]),
     }
-    figures = one_hour(retrainer, until, {name: one.folder for name, one in made.items()})
-    return figures | {f"{name}_seconds": one.seconds for name, one in made.items()}
+    figures = one_hour(retrainer, until, {name: bundle.folder for name, bundle in published.items()})
+    return figures | {f"{name}_seconds": bundle.seconds for name, bundle in published.items()}
 
 
 def totals(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The means over all questions of the day of what every hour has."""
-    asked = sum(row["questions"] for row in rows)
+    """The means of every hour's figures over all questions of the day."""
+    question_count = sum(row["questions"] for row in rows)
     names = [name for name in rows[0] if "@" in name]
     sums = {name: sum(row[name] * row["questions"] for row in rows) for name in names}
-    return {"questions": asked, **{name: sums[name] / asked for name in names}}
+    return {"questions": question_count, **{name: sums[name] / question_count for name in names}}
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Imports go one way: data -> tower -> training -> bundle -> service. Read off the source text."""
 
 import ast
+import re
 import shutil
 import subprocess
 import sys
@@ -185,3 +186,27 @@ def test_the_client_loads_httpx_and_pydantic_alone() -> None:
     assert {"httpx2", "pydantic"} <= loaded
     others = {"faiss", "fastapi", "numpy", "onnxruntime", "orjson", "rich", "typer"}
     assert not loaded & (TRAINING_ONLY | others)
+
+
+def _touched() -> list[tuple[str, set[str]]]:
+    """The example of each row of "Extension points", and the modules that the row names."""
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8").partition("| a new | for example |")[2]
+    rows = [line.split("|")[2:4] for line in text.partition("\n\n")[0].splitlines()[2:]]
+    return [(example.strip(" `"), set(re.findall(r"`([\w/]+\.py)`", modules))) for example, modules in rows]
+
+
+@pytest.mark.parametrize(
+    ("example", "modules"), _touched(), ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_a_new_one_touches_the_modules_that_the_list_names(example: str, modules: set[str]) -> None:
+    naming = {
+        path.relative_to(ROOT).as_posix()
+        for package in (*PACKAGES, "turret")
+        for path in (ROOT / package).rglob("*.py")
+        if re.search(rf"\b{example}\b", path.read_text("utf-8"))
+    }
+    assert naming == modules
+
+
+def test_the_list_has_a_row_for_each_kind() -> None:
+    assert len(_touched()) == 8

@@ -1,4 +1,4 @@
-"""Arguments of the Python API: those that don't fit are refused in a sentence, as data is."""
+"""Checks of the arguments of the Python API: a bad argument raises an error in words, as bad data does."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, wraps
@@ -35,7 +35,7 @@ def _is_number(value: Any) -> bool:
         return False
 
 
-# The types of parameters whose arguments are checked, in words.
+# Arguments of parameters of these types are checked: the type's name in messages, and the check.
 _TYPES: dict[Any, tuple[str, Callable[[Any], bool]]] = {
     bool: ("true or false", lambda value: isinstance(value, bool | np.bool_)),
     int: ("a whole number", _is_whole),
@@ -56,9 +56,9 @@ _TYPES: dict[Any, tuple[str, Callable[[Any], bool]]] = {
 def checked(call: Callable[_P, _R]) -> Callable[_P, _R]:
     """Check the arguments of a public call by the types of its parameters, and raise TurretError.
 
-    It is raised for refusals of the operating system during the call, too, and for too deep arguments. Of a
-    parameter with a type that is neither a class nor one of `_TYPES`, such as a table, the call checks them
-    itself. Whole numbers of NumPy become those of Python, which other libraries take.
+    Errors of the operating system during the call and arguments that are nested too deeply raise it, too. The
+    call itself checks a parameter whose type is neither a class nor one of `_TYPES`, such as a table. Whole
+    numbers of NumPy become Python integers, which other libraries take.
     """
     parameters, kinds = signature(call), cache(lambda: _checkable(call))
 
@@ -73,7 +73,7 @@ def checked(call: Callable[_P, _R]) -> Callable[_P, _R]:
             if int in wanted and _is_whole(value):
                 bound.arguments[name] = index(value)
             elif Sequence[int] in wanted and _is_list(value):
-                bound.arguments[name] = [index(one) for one in value]
+                bound.arguments[name] = [index(number) for number in value]
         with system_errors_told():
             try:
                 return call(*bound.args, **bound.kwargs)
@@ -86,23 +86,23 @@ def checked(call: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def _checkable(call: Callable[..., Any]) -> dict[str, tuple[Any, ...]]:
-    """The types of the parameters that are checked, of which an argument has one."""
+    """The types of each checked parameter; an argument has to have one of them."""
     hints = get_type_hints(call).items()
     kinds = {
         name: get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,) for name, hint in hints
     }
-    for name, those in kinds.items():
-        if any(get_origin(kind) is PathLike for kind in those):  # of texts those that are paths
-            kinds[name] = tuple(kind for kind in those if kind is not str)
+    for name, alternatives in kinds.items():
+        if any(get_origin(kind) is PathLike for kind in alternatives):  # a text has to be a path
+            kinds[name] = tuple(kind for kind in alternatives if kind is not str)
     return {
-        name: those
-        for name, those in kinds.items()
-        if all((get_origin(kind) or kind) in {Literal, *_TYPES} or _is_class(kind) for kind in those)
+        name: alternatives
+        for name, alternatives in kinds.items()
+        if all((get_origin(kind) or kind) in {Literal, *_TYPES} or _is_class(kind) for kind in alternatives)
     }
 
 
 def _is_class(kind: Any) -> bool:
-    """Whether arguments are instances of `kind` or not; protocols are checked where they are used."""
+    """Whether `kind` is a class to check by isinstance; protocols are checked where they are used."""
     return isinstance(kind, type) and not getattr(kind, "_is_protocol", False)
 
 
@@ -113,7 +113,7 @@ def _fits(value: Any, kind: Any) -> bool:
     if origin not in _TYPES:
         return isinstance(value, origin)
     is_of_values = origin is Sequence and inner[0] in _TYPES
-    return _TYPES[origin][1](value) and (not is_of_values or all(_fits(one, inner[0]) for one in value))
+    return _TYPES[origin][1](value) and (not is_of_values or all(_fits(entry, inner[0]) for entry in value))
 
 
 def _words(kind: Any) -> str:
@@ -127,7 +127,7 @@ def _words(kind: Any) -> str:
 
 
 def local_folder(name: str, folder: str | PathLike[str], reason: str, hint: str = "") -> Path:
-    """The folder that the argument `name` is. Raises DataError for an address of an object store."""
+    """The argument `name` as a local path. Raises DataError for an address of an object store."""
     if isinstance(folder, str) and is_url(folder):
         raise DataError(f"{name} = {folder!r} is in an object store, and {reason}; give one{hint}")
     return Path(folder)
@@ -140,12 +140,12 @@ def as_vectors(name: str, values: ArrayLike) -> NDArray[np.float32]:
     float32.
     """
     try:
-        given = np.asarray(values)
-        if given.dtype.kind not in "biufO":
-            raise TypeError(f"it holds {given.dtype}")
+        array = np.asarray(values)
+        if array.dtype.kind not in "biufO":
+            raise TypeError(f"it holds {array.dtype}")
         with np.errstate(over="ignore"):
-            vectors = np.ascontiguousarray(given, dtype=np.float32)
-    except (TypeError, ValueError, OverflowError, RuntimeError) as error:  # of torch, too
+            vectors = np.ascontiguousarray(array, dtype=np.float32)
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:  # torch raises a RuntimeError
         raise TurretError(
             f"{name} has to hold numbers, in vectors of one length: [rows, D] ({error})"
         ) from None

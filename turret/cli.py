@@ -31,7 +31,7 @@ class ErrorHandlingGroup(TyperGroup):
     """A command group that prints errors as sentences, and exits on Ctrl-C without a traceback."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Refuse arguments that are no text, which neither files nor other libraries take."""
+        """Refuse arguments that are not valid UTF-8, which neither files nor other libraries take."""
         for argument in args:
             if not is_utf8(argument):
                 _end(

@@ -35,7 +35,7 @@ def evaluate(
         k: the cut-offs.
 
     Returns:
-        For each k: `hr@k`, `recall@k`, `ndcg@k`, `mrr@k` and `map@k` as `{"mean", "low", "high"}`, with 95 %
+        For each k: the metrics of a ranking, such as `ndcg@k`, as `{"mean", "low", "high"}`, with 95 %
         intervals over users, and `coverage@k`. The lower row wins ties. docs/evaluation.md defines all.
 
     Raises:
@@ -84,16 +84,16 @@ def _rank(
 
 
 def _rows(name: str, lists: ItemRows, users: int, items: int) -> list[NDArray[np.int64]]:
-    """The different rows of each user. Raises TurretError for other lists than one a user, of item rows."""
-    given = list(lists)
-    if len(given) != users:
-        raise TurretError(f"{name} has {len(given)} lists for {users} users; give one a user")
-    found = []
-    for user, rows in enumerate(given):
-        own = list(rows) if np.iterable(rows) else [None]
-        if not all(isinstance(row, int | np.integer) and not isinstance(row, bool) for row in own) or not all(
-            0 <= row < items for row in own
-        ):
+    """The distinct rows of each user. Raises TurretError unless each user has one list of item rows."""
+    user_lists = list(lists)
+    if len(user_lists) != users:
+        raise TurretError(f"{name} has {len(user_lists)} lists for {users} users; give one a user")
+    distinct = []
+    for user, rows in enumerate(user_lists):
+        item_rows = list(rows) if np.iterable(rows) else [None]
+        if not all(
+            isinstance(row, int | np.integer) and not isinstance(row, bool) for row in item_rows
+        ) or not all(0 <= row < items for row in item_rows):
             raise TurretError(f"{name}[{user}] needs rows of items: whole numbers from 0 to {items - 1}")
-        found.append(np.unique(np.array(own, dtype=np.int64)))
-    return found
+        distinct.append(np.unique(np.array(item_rows, dtype=np.int64)))
+    return distinct

@@ -1,4 +1,4 @@
-"""From a log of events to the store of the service: `turret.load_histories`."""
+"""`turret.load_histories`: loads a log of events into the store of the service."""
 
 import asyncio
 import logging
@@ -56,13 +56,13 @@ def load_histories(
     def load() -> LoadReport:
         if isinstance(events, PreparedData):
             return load_events(events, where)
-        given = log_settings(user, item, time, settings)
-        with table_paths(events) as (source, _), prepared_log(source, given, _LOG.info) as prepared:
+        overrides = log_settings(user, item, time, settings)
+        with table_paths(events) as (source, _), prepared_log(source, overrides, _LOG.info) as prepared:
             return load_events(prepared, where)
 
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return load()
-    with ThreadPoolExecutor(1) as pool:  # in a notebook an event loop runs here, and a second one can't
+    with ThreadPoolExecutor(1) as pool:  # a notebook's thread has a running event loop, and can't run another
         return pool.submit(load).result()

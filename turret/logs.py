@@ -1,4 +1,4 @@
-"""From a log in files or in memory to prepared data: `turret.prepare` and `turret.append`."""
+"""`turret.prepare` and `turret.append`: they make prepared data from a log in files or in memory."""
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,7 +25,7 @@ StrPath = str | PathLike[str]
 
 @runtime_checkable
 class Frame(Protocol):
-    """A table in memory with the Arrow PyCapsule interface: of Polars, pandas (2.2 or later), PyArrow, ..."""
+    """A table in memory with the Arrow PyCapsule interface, as Polars, pandas 2.2 and PyArrow have it."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Export the table as an Arrow stream."""
@@ -74,8 +74,8 @@ def prepare(
         raise DataError("give either events or queries, and None for the other")
     with table_paths(table, items=items, users=users) as (source, others):
         place = "source" if queries is None else "queries.source"
-        given = {place: source, **others, **log_settings(user, item, time, settings)}
-        config = load_configuration(PrepareConfig, overrides=given)
+        overrides = {place: source, **others, **log_settings(user, item, time, settings)}
+        config = load_configuration(PrepareConfig, overrides=overrides)
         report = prepare_events(config, _local(folder), overwrite)
     return _opened(report.folder, (*headline_of(report.manifest), *report.warnings))
 
@@ -136,14 +136,14 @@ def _opened(folder: Path, sentences: Iterable[str]) -> PreparedData:
 
 @contextmanager
 def table_paths(events: Table, **others: Table | None) -> Iterator[tuple[Place, dict[str, Place]]]:
-    """Yield the path of the events, and those of other tables; those in memory are files during the block.
+    """Yield the path of the events and those of other tables; tables in memory are files during the block.
 
-    Raises SourceError, with the name of the table, for one that is neither a path nor an Arrow table, and
-    MissingExtraError for one of pandas without PyArrow.
+    Raises SourceError, with the name of the table, for a value that is neither a path nor an Arrow table, and
+    MissingExtraError for a pandas table without PyArrow.
     """
     with scratch_folder() as folder:
-        given = {"events": events, **{name: table for name, table in others.items() if table is not None}}
-        paths = {name: _path(name, table, folder) for name, table in given.items()}
+        tables = {"events": events, **{name: table for name, table in others.items() if table is not None}}
+        paths = {name: _path(name, table, folder) for name, table in tables.items()}
         yield paths.pop("events"), paths
 
 
@@ -155,7 +155,7 @@ def _path(name: str, table: Table, work: Path) -> Place:
             f"{name} can't be read from a {type(table).__name__}; give a path, or a table that has "
             "__arrow_c_stream__ (of Polars, pandas 2.2 or later, PyArrow, ...)"
         )
-    import polars as pl  # a path needs none
+    import polars as pl  # a path needs no Polars
 
     path = work / f"{name}.parquet"
     try:
@@ -167,8 +167,8 @@ def _path(name: str, table: Table, work: Path) -> Place:
         ) from error
     except OSError:
         raise
-    # Of the library of the table, and of Polars, which may panic: columns of one name, of values of several
-    # types, of whole numbers of any size, of types that it doesn't have.
+    # The library of the table raises these, and Polars, which may panic: for columns of one name, with values
+    # of several types, with whole numbers of any size, or of types that Polars doesn't have.
     except (Exception, pl.exceptions.PanicException) as error:
         reason = str(error).strip().split("\n")[0]
         raise SourceError(

@@ -26,7 +26,7 @@ from turret.tower.times import Times
 
 Id = int | str
 Moment = str | float | datetime
-_BITS, _LONGEST_TIME = 1_000, 100  # of a whole number that is an id or a time; characters
+_BITS, _LONGEST_TIME = 1_000, 100  # most bits of an id or a time that is a whole number; characters
 
 
 class Recommendation(NamedTuple):
@@ -74,7 +74,7 @@ class Model:
 
         Args:
             history: the ids of the items used, oldest first, or `{"item": id, "kind": name, "time": when}`
-                with the kind and the time of an event, or one of these. All events have a time, or none:
+                with the kind and the time of an event, or either. All events have a time, or none has:
                 a date or time in ISO 8601 (UTC without an offset), or seconds or milliseconds since 1970.
                 Events are merged as in preparation (docs/serving.md).
             k: the number of items.
@@ -108,9 +108,9 @@ class Model:
             message = f"{error.field} = {shown(error.value)}: {error}"
             raise EncodingError(error.position, error.field, error.value, message) from None
         rows, times, codes, left_out, _ = self._read(list(history), seen, at)
-        given, _ = self.bundle.vocabulary.known_rows(_ids("exclude", exclude))
+        excluded_rows, _ = self.bundle.vocabulary.known_rows(_ids("exclude", exclude))
         uses = Events.of_one(rows, times, codes, self.bundle.manifest.merging)
-        excluded, only = uses.rows_of(among, np.concatenate([given, left_out]))
+        excluded, only = uses.rows_of(among, np.concatenate([excluded_rows, left_out]))
         allowed = None if filter is None else compile_filter(filter, self.bundle.catalog).allowed()
         if self.bundle.encoder.can_encode(rows, features or {}):
             (vector,) = self._retriever.encode([rows], [features or {}], [times], kinds=[codes])
@@ -147,8 +147,8 @@ class Model:
         """
         if not self.bundle.manifest.reads_queries:
             raise BundleError(f"version {self.version} recommends for users, not for queries: call recommend")
-        asked = {**({} if query is None else {QUERY: query}), **(features or {})}
-        return self.recommend((), k, features=asked, exclude=exclude, filter=filter)
+        query_features = {**({} if query is None else {QUERY: query}), **(features or {})}
+        return self.recommend((), k, features=query_features, exclude=exclude, filter=filter)
 
     @checked
     def similar(self, item: Id, k: int = 10) -> list[Recommendation]:
@@ -157,8 +157,8 @@ class Model:
         Raises BundleError for an unknown item, ArgumentError as `recommend`.
         """
         _check_count(k)
-        (own,) = _ids("item", [item])
-        if (row := self.bundle.vocabulary.row(own)) is None:
+        (item_id,) = _ids("item", [item])
+        if (row := self.bundle.vocabulary.row(item_id)) is None:
             raise BundleError(f"version {self.version} has no item {shown(item)}")
         ranking = self._retriever.similar(row, k)
         return self._items(ranking.rows, ranking.scores, "towers")
@@ -172,13 +172,13 @@ class Model:
         """The events as the service reads them."""
         manifest = self.bundle.manifest
         events: list[Mapping[str, Any]] = [
-            one if isinstance(one, Mapping) else {"item": one} for one in history
+            entry if isinstance(entry, Mapping) else {"item": entry} for entry in history
         ]
-        for one in events:
-            if not {"item"} <= one.keys() <= {"item", "kind", "time"}:
+        for event in events:
+            if not {"item"} <= event.keys() <= {"item", "kind", "time"}:
                 form = '{"item": ID, "kind": NAME, "time": TIME}'
-                raise ArgumentError(f"{dict(one)} is no event; give an id, or {form}")
-        kinds = [one.get("kind") for one in events]
+                raise ArgumentError(f"{dict(event)} is no event; give an id, or {form}")
+        kinds = [event.get("kind") for event in events]
         named = [*kinds, *(seen if isinstance(seen, tuple) else ())]
         for kind in named:
             if not isinstance(kind, str | None):
@@ -188,8 +188,8 @@ class Model:
             known = ", ".join(manifest.kinds)
             message = f"version {self.version} has no kind {shown(unknown[0])}; give one of {known}"
             raise ArgumentError(message)
-        counted, items = CountedKinds(manifest, seen), _ids("history", (one["item"] for one in events))
-        times = _times([one.get("time") for one in events], at)
+        counted, items = CountedKinds(manifest, seen), _ids("history", (event["item"] for event in events))
+        times = _times([event.get("time") for event in events], at)
         return read_history(self.bundle.vocabulary, counted, items, kinds, times)
 
     def _items(
@@ -207,27 +207,27 @@ def _check_count(k: int) -> None:
         raise ArgumentError(f"k = {k}: it must be at least 1")
 
 
-def _ids(name: str, given: Iterable[Any]) -> list[Id]:
-    """The ids of an argument. Raises ArgumentError for what can be none: a list, true, or a huge number."""
-    ids = list(given)
-    for one in ids:
-        is_huge = isinstance(one, int) and one.bit_length() > _BITS
-        is_list = (np.iterable(one) and not isinstance(one, str)) or not isinstance(one, Hashable)
-        if isinstance(one, bool | np.bool_) or is_huge or is_list:
-            raise ArgumentError(f"{name} has {shown(one)}, which is no id; give whole numbers or texts")
+def _ids(name: str, values: Iterable[Any]) -> list[Id]:
+    """The ids of an argument. Raises ArgumentError for a value that is no id: a list, true, a huge number."""
+    ids = list(values)
+    for item_id in ids:
+        is_huge = isinstance(item_id, int) and item_id.bit_length() > _BITS
+        is_list = (np.iterable(item_id) and not isinstance(item_id, str)) or not isinstance(item_id, Hashable)
+        if isinstance(item_id, bool | np.bool_) or is_huge or is_list:
+            raise ArgumentError(f"{name} has {shown(item_id)}, which is no id; give whole numbers or texts")
     return ids
 
 
-def _times(given: Sequence[Moment | None], at: Moment | None) -> Times | None:
-    """The times of events, if they have some. Raises ArgumentError unless all have one, oldest first."""
-    if all(time is None for time in given):
+def _times(event_times: Sequence[Moment | None], at: Moment | None) -> Times | None:
+    """The times of events, None if no event has one. Raises ArgumentError for missing or unordered times."""
+    if all(time is None for time in event_times):
         return None
-    times = [*given, at] if at is not None else given
-    found = [None if time is None or _is_far(time) else parse_moment(str(time)) for time in times]
-    for time, milliseconds in zip(times, found, strict=True):
+    times = [*event_times, at] if at is not None else event_times
+    parsed = [None if time is None or _is_far(time) else parse_moment(str(time)) for time in times]
+    for time, milliseconds in zip(times, parsed, strict=True):
         if milliseconds is None:
             raise ArgumentError(f"time = {shown(time)}: {FORMS}, for all events or none")
-    seconds = np.array(found, dtype=np.float64) / 1_000
+    seconds = np.array(parsed, dtype=np.float64) / 1_000
     seconds = seconds if at is not None else np.append(seconds, max(seconds[-1], now()))
     if (np.diff(seconds) < 0).any():
         raise ArgumentError("the times of the history are not in order, or `at` is before the newest of them")
@@ -235,7 +235,7 @@ def _times(given: Sequence[Moment | None], at: Moment | None) -> Times | None:
 
 
 def _is_far(time: object) -> bool:
-    """Whether a number is too large for a time, and a text too long: Python has a limit of digits."""
+    """Whether a number is too large, or a text too long, for a time: Python limits the digits of a number."""
     return time.bit_length() > _BITS if isinstance(time, int) else len(str(time)) > _LONGEST_TIME
 
 
@@ -244,7 +244,7 @@ def load(bundle: str | PathLike[str]) -> Model:
     """Open a bundle, or the current one of a folder of bundles, and check it as the service does.
 
     Raises:
-        BundleError: there is none, or it is damaged: checksums, shapes or recorded answers differ.
+        BundleError: there is no bundle, or it is damaged: checksums, shapes or recorded answers differ.
     """
     folder = bundle_folder(Path(bundle)).resolve()
     return Model(load_bundle(folder.parent, folder.name))

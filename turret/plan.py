@@ -19,17 +19,17 @@ from turret.tower.cli import AsJson
 from turret.tower.config import MEMORY_FACTOR
 
 EXPERIMENT = "youtubednn"
-# The share of a core that is planned for: requests come in bursts. An assumption, not a measurement.
+# The share of a core that is planned for: requests come in bursts. It is an assumption, not a measurement.
 BUSY = 0.6
 
 
 def derived_sizes(
     users: float = 0, items: float = 0, events: float = 0, dimension: float = 0, history: float = 0
 ) -> dict[str, float]:
-    """The sizes with the products by which quantities grow.
+    """The sizes, and the products of sizes by which quantities grow.
 
-    Those are of all item vectors, a layer over a history, the lists of an index (a root), and every item
-    compared with all for a few users.
+    The products stand for all item vectors, a layer over a history, the lists of an index (a root), and a
+    ranking for fewer users at a time in a larger catalog (the square of the items).
     """
     return {
         "users": users,
@@ -69,12 +69,12 @@ class Figures:
     experiments: Mapping[str, Mapping[str, int]]
 
     def at(self, name: str, sizes: Mapping[str, float]) -> float:
-        """A quantity for such sizes."""
+        """The value of a quantity for these sizes."""
         quantity = self.quantities[name]
         return quantity.base + sum(rate * sizes[size] for size, rate in quantity.rates.items())
 
     def defaults(self, experiment: str) -> Mapping[str, int]:
-        """The settings of a measured experiment. Raises ConfigurationError for another one."""
+        """The settings of a measured experiment. Raises ConfigurationError for one that was not measured."""
         if experiment not in self.experiments:
             raise ConfigurationError(
                 f"--experiment {experiment}: its training was not measured; choose "
@@ -83,13 +83,13 @@ class Figures:
         return self.experiments[experiment]
 
     def beyond(self, sizes: Mapping[str, float], *prefixes: str) -> dict[str, float]:
-        """The largest measured value of each size that exceeds it, for quantities with such names."""
-        found: dict[str, float] = {}
+        """The largest measured value of each size that is beyond it, of quantities whose names begin so."""
+        smallest: dict[str, float] = {}
         for name, quantity in self.quantities.items():
             if name.startswith(prefixes):
                 exceeded = {size: most for size, most in quantity.largest.items() if sizes[size] > most}
-                found |= {size: min(most, found.get(size, most)) for size, most in exceeded.items()}
-        return found
+                smallest |= {size: min(most, smallest.get(size, most)) for size, most in exceeded.items()}
+        return smallest
 
 
 @cache
@@ -150,7 +150,7 @@ class Part:
 class Plan:
     """The parts of a shop, the requests/s of one machine, and the share that each limit takes of it.
 
-    The shares descend: the first one is where the machine ends first. `machines` of them answer the
+    The shares descend: the machine reaches the first limit first. `machines` such machines answer the
     requests, with the histories in `store`: a Redis for more than one machine, else SQLite.
     """
 
@@ -196,17 +196,20 @@ def _parts(request: PlanRequest, figures: Figures, store: str, workers: int) -> 
     def at(name: str) -> float:
         return figures.at(name, sizes)
 
-    def part(*prefixes: str, **given: float) -> Part:
-        """The sums of the measured quantities with such names; `given` replaces some."""
-        names = {need: [f"{one}.{need}" for one in prefixes] for need in ("memory", "disk", "seconds")}
-        needs = {need: sum(at(one) for one in of if one in figures.quantities) for need, of in names.items()}
-        return Part(**needs | given, beyond=figures.beyond(sizes, *prefixes))
+    def part(*prefixes: str, **replacements: float) -> Part:
+        """The sums of the measured quantities whose names begin so; `replacements` replace some."""
+        names = {need: [f"{prefix}.{need}" for prefix in prefixes] for need in ("memory", "disk", "seconds")}
+        needs = {
+            need: sum(at(quantity) for quantity in quantities if quantity in figures.quantities)
+            for need, quantities in names.items()
+        }
+        return Part(**needs | replacements, beyond=figures.beyond(sizes, *prefixes))
 
-    # Every event of a user but the first is an example; each epoch ranks for some users at most.
+    # Every event of a user but the first is an example; each epoch ranks for at most `validation_users`.
     training, settings = f"training.{request.experiment}", figures.experiments[request.experiment]
     epoch = at(f"{training}.example_seconds") * (request.events - request.users)
     epoch += at("training.validation_seconds") * min(request.users, settings["validation_users"])
-    # The gate refuses a version without room for so many times its files.
+    # The gate refuses a version if the free memory is below this multiple of its files.
     activation = at("bundle.disk") * MEMORY_FACTOR
     served = at("service.memory") + at("service.worker_memory") * (workers - 1) + activation
     indexed = max(at("export.memory"), at("index.memory"))
@@ -222,17 +225,17 @@ def _parts(request: PlanRequest, figures: Figures, store: str, workers: int) -> 
 def _shares(request: PlanRequest, parts: Mapping[str, Part], rate: float) -> dict[str, float]:
     """The share of a machine that each limit takes, the largest first."""
     machine = request.machine
-    shares = {f"memory: {name}": one.memory / machine.memory for name, one in parts.items() if one.memory}
+    shares = {f"memory: {name}": part.memory / machine.memory for name, part in parts.items() if part.memory}
     shares |= {
-        "disk: all parts": sum(one.disk for one in parts.values()) / machine.disk,
+        "disk: all parts": sum(part.disk for part in parts.values()) / machine.disk,
         f"time: training in {request.hours:g} h": parts["training"].seconds / (3600 * request.hours),
         "requests/s": request.requests / rate,
     }
-    return dict(sorted(shares.items(), key=lambda one: -one[1]))
+    return dict(sorted(shares.items(), key=lambda limit: -limit[1]))
 
 
 def plan_text(plan: Plan) -> str:
-    """The parts, and the shares of one machine that they take."""
+    """A text with the parts, and the shares of one machine that they take."""
     request, machine = plan.request, plan.request.machine
     needs = [
         [
@@ -324,12 +327,12 @@ def plan(
         epochs=epochs or defaults["epochs"],
         hours=hours,
     )
-    made = make_plan(request, figures)
-    print(json.dumps(asdict(made), indent=2) if as_json else plan_text(made))
+    shop_plan = make_plan(request, figures)
+    print(json.dumps(asdict(shop_plan), indent=2) if as_json else plan_text(shop_plan))
 
 
 def machine_of(cores: int | None, memory: float | None, disk: float | None) -> Machine:
-    """The machine with so many cores, GB of memory and GB of disk; None for the figure of this one."""
+    """A machine with these cores, GB of memory and GB of disk; None takes the figure of this machine."""
     here = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     return Machine(
         cores or os.cpu_count() or 1,
@@ -339,7 +342,7 @@ def machine_of(cores: int | None, memory: float | None, disk: float | None) -> M
 
 
 def parse_count(option: str, text: str, least: float = 1) -> float:
-    """Read a count such as 250000, 250,000, 250k, 2.5M or 1e8. Raises ConfigurationError for others."""
+    """Read a count such as 250000, 250,000, 250k, 2.5M or 1e8. Raises ConfigurationError for another text."""
     match = _COUNT.fullmatch(text.strip())
     value = float(re.sub("[_,]", "", match[1])) * _FACTORS[match[2]] if match else -1.0
     if not least <= value <= _LARGEST:

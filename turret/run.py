@@ -100,7 +100,7 @@ def train(
         loggers: "tensorboard", "mlflow" or "wandb"; by default TensorBoard, or those of a resumed run.
 
     Raises:
-        TrainingError: `folder` holds a run, `resume` has none to continue or comes with other settings,
+        TrainingError: `folder` holds a run, `resume` has no run to continue or comes with other settings,
             or the experiment can't be trained on this data.
         ConfigurationError: a setting does not exist, does not fit, or contradicts another.
     """

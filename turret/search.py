@@ -71,7 +71,7 @@ def choose_index(
 
 
 def _within(name: str, values: ArrayLike) -> NDArray[np.float32]:
-    """As `as_vectors`, for vectors whose inner products are finite in float32, whatever the other is."""
+    """Like `as_vectors`, but refuses numbers so large that inner products may exceed float32."""
     vectors = as_vectors(name, values)
     largest = float(np.sqrt(np.finfo(np.float32).max / max(1, vectors.shape[1])))
     if vectors.size and np.abs(vectors).max() > largest:

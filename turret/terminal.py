@@ -11,12 +11,12 @@ _HANDLER = "turret.terminal"
 def write_readably() -> None:
     """Make standard output and error write replacements for characters that their encoding lacks.
 
-    Lines of tables become `-`, `|` and `+`. Other characters, such as those of ids, become escapes, which
-    tell them apart.
+    Lines of tables become `-`, `|` and `+`. Other characters, such as letters of ids, become escapes, so
+    that ids stay distinct.
     """
     codecs.register_error(_HANDLER, _replaced)
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # a process may have none, and a test another
+        if isinstance(stream, TextIOWrapper):  # a process may lack a stream, and a test may replace it
             stream.reconfigure(errors=_HANDLER)
 
 

@@ -74,11 +74,13 @@ def prepare(
 ) -> PrepareReport:
     """Validate, filter and split the events of `config`, and write them to the folder `target`.
 
-    The log is read in pieces, and sorted on disk: memory holds pieces, the ids of users and items and some
-    numbers of each, and, for a split by fractions of time, the times. Files in object stores are copied to a
-    hidden folder beside `target` first. With `engine`, the master of a Spark cluster or "local", Spark sorts
-    the log into the same output; its workers share the parent folder of `target` with this process. The call
-    waits while another command writes `target`.
+    Parquet is scanned twice: its column of times for their unit, and all columns once, in pieces, for the
+    events. A CSV is scanned once more for lines that are no rows, and a log with kinds for these. At last
+    the bytes of the source are hashed. The events are sorted on disk: memory holds pieces, the ids of
+    users and items and some numbers of each, and, for a split by fractions of time, the times. Files in
+    object stores are copied to a hidden folder beside `target` first. With `engine`, the master of a
+    Spark cluster or "local", Spark sorts the log into the same output; its workers share the parent
+    folder of `target` with this process. The call waits while another command writes `target`.
 
     Raises DataError: for columns that do not exist, for bad rows unless they are to be dropped, when nothing
     is left, when `target` exists and `overwrite` is false, and as `data.events.spark.spark_session` does.

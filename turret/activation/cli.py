@@ -43,7 +43,7 @@ def activate(
         str | None,
         typer.Option(
             metavar="NAME@K",
-            help="With --not-worse-than: hr, recall, ndcg, mrr, map, such as 'new mrr@5', or auc (ndcg@10).",
+            help="With --not-worse-than: a metric of turret evaluate, such as 'new recall@20' or auc (ndcg@10).",
         ),
     ] = None,
     margin: Annotated[
@@ -76,11 +76,11 @@ def activate(
     from turret.activation.live import activate_version
 
     options = {"metric": metric, "margin": margin, "data": data}
-    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    comparison_options: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if not_worse_than is not None:
-        print(_compared(version, not_worse_than, bundles, url, **given), flush=True)
-    elif given:
-        name, value = next(iter(given.items()))
+        print(_compared(version, not_worse_than, bundles, url, **comparison_options), flush=True)
+    elif comparison_options:
+        name, value = next(iter(comparison_options.items()))
         raise TurretError(f"--{name} {value} belongs to --not-worse-than; add --not-worse-than live")
     print(activate_version(version, bundles, url, force, compared=not_worse_than is not None))
 
@@ -94,7 +94,7 @@ def _compared(
     margin: float = MARGIN,
     data: Path = PREPARED,
 ) -> str:
-    """Why a version may go live. Raises WorseError and UnclearError for one that may be worse."""
+    """The reason why a version may go live. Raises WorseError or UnclearError for one that may be worse."""
     from turret.activation.comparison import compare_versions
     from turret.activation.live import live_version
     from turret.data.prepared import PreparedData

@@ -34,7 +34,7 @@ def compare_versions(
     slot, of_all = check_metric(metric)
     bundles = [load(root, version) for version in (new, live)]
     held, slots = held_out(data, bundles[0].manifest, bundles[1].manifest), [slot]
-    if metric != AUC and not all(CountedKinds(one.manifest).leaves_out_all for one in bundles):
+    if metric != AUC and not all(CountedKinds(bundle.manifest).leaves_out_all for bundle in bundles):
         slots = ["all", *SLOTS]
     news, lives = (values_of_users(bundle, data, held, of_all, slots) for bundle in bundles)
     if np.isnan(news[metric]).all():
@@ -45,14 +45,14 @@ def compare_versions(
 
 def check_metric(metric: str) -> tuple[Slot, str]:
     """The slot of a metric, and its name for all items. Raises TurretError where there is no such metric."""
-    found = re.fullmatch(rf"(?:(again|new) )?({RANKING_METRIC})|{AUC}", metric)
-    if found is None:
+    match = re.fullmatch(rf"(?:(again|new) )?({RANKING_METRIC})|{AUC}", metric)
+    if match is None:
         *others, last = METRICS
         raise TurretError(
             f"--metric {metric}: it must be {', '.join(others)} or {last} at a number up to 9,999, "
             f"such as ndcg@10, that of used items or of others, such as 'new ndcg@10', or {AUC}"
         )
-    return cast(Slot, found[1] or "all"), found[2] or AUC
+    return cast(Slot, match[1] or "all"), match[2] or AUC
 
 
 class WorseError(TurretError):
@@ -72,8 +72,8 @@ class Comparison:
     """The metric of a version (`new`) and of another one (`live`), and the difference of their means.
 
     `low` and `high` are the ends of the difference's 95 % interval over paired users; `margin` is
-    the accepted loss, as a share of the live version's metric. `users` counts them, `rule` and `warning` are
-    those of `HeldOut`. `slots` has both means of the other metrics that were measured, by their names.
+    the accepted loss, as a share of the live version's metric. `users` is their number; `rule` and `warning`
+    come from `HeldOut`. `slots` has both means of the other metrics that were measured, by their names.
     """
 
     names: tuple[str, str]
@@ -98,15 +98,15 @@ class Comparison:
         news: Mapping[str, Values],
         lives: Mapping[str, Values],
     ) -> "Comparison":
-        """Compare the values [U] of the users of both versions, by metric."""
+        """Compare two versions by the values [U] of their users, by metric."""
         known = ~np.isnan(news[metric])
         new, live = news[metric][known], lives[metric][known]
         low, high = difference_interval(new - live)
         means = float(new.mean()), float(live.mean())
         slots = {
-            name: (float(np.nanmean(own)), float(np.nanmean(lives[name])))
-            for name, own in news.items()
-            if name != metric and not np.isnan(own).all()
+            name: (float(np.nanmean(values)), float(np.nanmean(lives[name])))
+            for name, values in news.items()
+            if name != metric and not np.isnan(values).all()
         }
         return cls(names, metric, margin, len(new), held.rule, *means, low, high, held.warning, slots)
 
@@ -115,7 +115,7 @@ class Comparison:
 
         Raises:
             WorseError: the interval lies below zero, and below minus the margin at its lower end.
-            UnclearError: it reaches from below minus the margin to zero, or the users are too few.
+            UnclearError: the interval reaches from below minus the margin to zero, or the users are too few.
         """
         new, live = self.names
         mean, note = self.new - self.live, f" ({self.warning})" if self.warning else ""
@@ -125,7 +125,7 @@ class Comparison:
             f"with events {self.rule}, a difference of {mean:+.4f}{share}, 95 % interval over "
             f"paired users [{self.low:+.4f}, {self.high:+.4f}]"
         )
-        beside = [f"{name} is {own[0]:.4f} against {own[1]:.4f}" for name, own in self.slots.items()]
+        beside = [f"{name} is {means[0]:.4f} against {means[1]:.4f}" for name, means in self.slots.items()]
         figures += f" ({', '.join(beside)})" if beside else ""
         if self.users < LEAST_USERS:
             raise UnclearError(f"{figures}; at least {LEAST_USERS} users are needed{note}")
@@ -142,7 +142,7 @@ class Comparison:
         )
 
     def _remedy(self) -> str:
-        """The margin that would accept the version, and the number of users that could tell.
+        """The margin that would accept the version, and the number of users that could decide.
 
         The half width of an interval falls with the square root of the number of users. A version is only
         refused where the live one has a metric above 0.

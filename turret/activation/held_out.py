@@ -12,7 +12,7 @@ from turret.data.prepared import PreparedData
 from turret.data.ranges import groups
 from turret.tower.format.manifest import Manifest
 
-# The interval of so many users is narrow; more of them only take longer.
+# With this number of users the interval is narrow; more users only take longer.
 MOST_USERS = 20_000
 _EVENTS_A_BLOCK = 2**22
 Positions = NDArray[np.int64]
@@ -22,7 +22,7 @@ Positions = NDArray[np.int64]
 class HeldOut:
     """The targets of `users` [U], rows of prepared data: their events at `starts[u]:ends[u]`, all int64 [U].
 
-    Where the data has kinds, the event at the start is of a target kind, and only such ones are targets.
+    Where the data has kinds, the event at the start is of a target kind, and other kinds are no targets.
     Earlier events of a user are the history. `rule` describes the events. `warning` says that the older
     version may have been trained on some of them.
     """
@@ -37,11 +37,11 @@ class HeldOut:
 def held_out(data: PreparedData, new: Manifest, live: Manifest) -> HeldOut:
     """Choose the targets in `data` for a comparison of two versions.
 
-    A version that was trained on `data` has not seen the test part, any other one no event after its
-    `data_until`. The targets are those of both. Where that leaves none because of the live version, its limit
-    is dropped, with a warning: the comparison is to its advantage.
+    A version that was trained on `data` has not seen the test part; any other version has seen no event after
+    its `data_until`. The targets are the events that neither version has seen. Where the limit of the live
+    version leaves no target, it is dropped, with a warning: the comparison is to that version's advantage.
 
-    Raises DataError where it would be to the advantage of the new version, or where there is no event at all.
+    Raises DataError where dropping a limit would favor the new version, or where there is no event at all.
     """
     are_trained = [manifest.fingerprints.get("data") == data.fingerprint for manifest in (new, live)]
     starts, rules, warning = np.asarray(data.offsets[:-1]), list[str](), None
@@ -81,7 +81,7 @@ def held_out(data: PreparedData, new: Manifest, live: Manifest) -> HeldOut:
 
 
 def _limit(data: PreparedData, manifest: Manifest) -> int | None:
-    """The newest time that a version has seen, in milliseconds; None where it or the data has no times."""
+    """The newest time (ms) that a version has seen; None if the version or the data has no times."""
     if manifest.data_until is None or data.manifest.time.kind != "timestamp":
         return None
     return milliseconds(manifest.data_until)

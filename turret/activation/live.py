@@ -29,7 +29,7 @@ def roll_back(bundles: Path, url: str) -> str:
 
 
 def live_version(bundles: Path, url: str | None) -> str | None:
-    """The version that the running service serves, or the current one of the folder; None for none."""
+    """The version that the running service serves, or the current one of the folder, if there is one."""
     return current(bundles) if url is None else read_routes(bundles, url).live
 
 

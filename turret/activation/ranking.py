@@ -1,4 +1,4 @@
-"""A metric of a bundle for each user of some held-out events, in all answers or one half of them."""
+"""A metric of a bundle for each user with held-out events, over all items or one slot of them."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ from turret.training.config.metric import AUC
 from turret.training.evaluation.metrics import Values, metrics_at
 
 _USERS_A_BLOCK = 256
-# Rows of the history, features, times, the bundle's codes of kinds, and the rows that answers leave out.
+# A query has rows of the history, features, times, the bundle's codes of kinds, and rows to leave out.
 _Query = tuple[Positions, dict[str, Any], Times | None, Positions, Positions]
 
 
@@ -32,31 +32,31 @@ def values_of_users(
     """One metric for each user of `held` in each slot: float64 [U] by name, such as "new ndcg@10".
 
     A target that the bundle doesn't know is a miss. Items of the history are left out as the bundle says, and
-    users without a known item get popular items. Events of a kind that its histories don't have are not read.
-    NaN for users without a target in a slot, or for an AUC without a negative.
+    users without a known item get popular items. Events of kinds that its histories don't have are not read.
+    The value is NaN for a user without a target in a slot, and for an AUC without a negative.
     """
-    found = map(bundle.vocabulary.row, data.item_ids.ids(range(len(data.item_ids))))
-    rows = np.array([-1 if row is None else row for row in found], dtype=np.int64)
+    bundle_rows = map(bundle.vocabulary.row, data.item_ids.ids(range(len(data.item_ids))))
+    rows = np.array([-1 if row is None else row for row in bundle_rows], dtype=np.int64)
     retriever, counted = Retriever(bundle), CountedKinds(bundle.manifest)
     values = {slot_metric(slot, metric): np.full(len(held.users), np.nan) for slot in slots}
     with progress(f"ranking by {bundle.manifest.version}", len(held.users)) as advance:
         for first in range(0, len(held.users), _USERS_A_BLOCK):
             block = slice(first, first + _USERS_A_BLOCK)
-            users, starts, ends = (one[block].tolist() for one in (held.users, held.starts, held.ends))
+            users, starts, ends = (column[block].tolist() for column in (held.users, held.starts, held.ends))
             queries = [
                 _query(bundle, data, rows, counted, user, start)
                 for user, start in zip(users, starts, strict=True)
             ]
-            asked = _Asked.of(retriever, bundle, queries)
+            batch = _QueryBatch.of(retriever, bundle, queries)
             if metric == AUC:
-                values[AUC][block] = _auc_of_each(asked, data, rows, starts, ends)
+                values[AUC][block] = _auc_of_each(batch, data, rows, starts, ends)
             else:
                 events = (data.only_targets(np.arange(*bounds)) for bounds in zip(starts, ends, strict=True))
-                targets = [np.unique(data.event_items[own]).astype(np.int64) for own in events]
+                targets = [np.unique(data.event_items[positions]).astype(np.int64) for positions in events]
                 used = [_used(data, user, start) for user, start in zip(users, starts, strict=True)]
                 for slot in slots:
-                    own = _metric_of_each(asked, rows, targets, used, metric, slot)
-                    values[slot_metric(slot, metric)][block] = own
+                    slot_values = _metric_of_each(batch, rows, targets, used, metric, slot)
+                    values[slot_metric(slot, metric)][block] = slot_values
             advance(len(users))
     return values
 
@@ -74,7 +74,7 @@ def _used(data: PreparedData, user: int, end: int) -> Positions:
 
 
 def _metric_of_each(
-    asked: "_Asked",
+    batch: "_QueryBatch",
     rows: Positions,
     targets: list[Positions],
     used: list[Positions],
@@ -85,26 +85,26 @@ def _metric_of_each(
     k = int(metric.partition("@")[2])
     if slot != "all":
         each = zip(targets, used, strict=True)
-        targets = [own[np.isin(own, before) == (slot == "again")] for own, before in each]
-    known = [own[own >= 0] for own in (rows[before] for before in used)]
-    out = [query[-1] for query in asked.queries]
+        targets = [wanted[np.isin(wanted, before) == (slot == "again")] for wanted, before in each]
+    known = [used_rows[used_rows >= 0] for used_rows in (rows[before] for before in used)]
+    out = [query[-1] for query in batch.queries]
     if slot == "again":
-        ranked = [one.rows[:k] for one in asked.scored(known, out)]
+        ranked = [ranking.rows[:k] for ranking in batch.scored(known, out)]
     else:
-        ranked = asked.nearest(k, list(map(np.append, out, known)) if slot == "new" else out)
+        ranked = batch.nearest(k, list(map(np.append, out, known)) if slot == "new" else out)
     hits = np.zeros((len(targets), k), dtype=bool)
-    for hit, own, best in zip(hits, targets, ranked, strict=True):
-        hit[: len(best)] = np.isin(best, rows[own])
-    relevant = np.array([len(own) for own in targets])
+    for hit, wanted, best in zip(hits, targets, ranked, strict=True):
+        hit[: len(best)] = np.isin(best, rows[wanted])
+    relevant = np.array([len(wanted) for wanted in targets])
     values, have = np.full(len(targets), np.nan), relevant > 0
     values[have] = metrics_at(hits[have], relevant[have], [k])[metric]
     return values
 
 
 def _auc_of_each(
-    asked: "_Asked", data: PreparedData, rows: Positions, starts: list[int], ends: list[int]
+    batch: "_QueryBatch", data: PreparedData, rows: Positions, starts: list[int], ends: list[int]
 ) -> Values:
-    """As `training.evaluation.ranking.auc_of_users`, of the events of B users at `starts:ends`."""
+    """Like `training.evaluation.ranking.auc_of_users`, for the events of B users at `starts:ends`."""
     values, offered = np.full(len(starts), np.nan), data.negatives
     if offered is None:
         return values
@@ -114,11 +114,11 @@ def _auc_of_each(
         events = np.repeat(data.event_items[start:end], np.diff(bounds))
         pairs.append(np.stack([rows[events], rows[offered.items[bounds[0] : bounds[-1]]]]))
     nothing = [np.empty(0, dtype=np.int64)] * len(pairs)
-    for index, (own, found) in enumerate(
-        zip(pairs, asked.scored([np.unique(own[own >= 0]) for own in pairs], nothing), strict=True)
+    for index, (pair, ranking) in enumerate(
+        zip(pairs, batch.scored([np.unique(pair[pair >= 0]) for pair in pairs], nothing), strict=True)
     ):
-        scores = dict(zip(found.rows.tolist(), found.scores.tolist(), strict=True))
-        higher, lower = ([scores.get(row, -np.inf) for row in side] for side in own.tolist())
+        scores = dict(zip(ranking.rows.tolist(), ranking.scores.tolist(), strict=True))
+        higher, lower = ([scores.get(row, -np.inf) for row in side] for side in pair.tolist())
         if higher:
             values[index] = np.mean(np.greater(higher, lower) + 0.5 * np.equal(higher, lower))
     return values
@@ -127,34 +127,36 @@ def _auc_of_each(
 def _query(
     bundle: Bundle, data: PreparedData, rows: Positions, counted: CountedKinds, user: int, end: int
 ) -> _Query:
-    """The history of `user` before the event at `end` as the bundle has it, asked at the event's time.
+    """The query for the event at `end`: the user's history before it as the bundle reads it, at its time.
 
-    `rows` [N] has the bundle's row of each item of the data, -1 for none.
+    `rows` [N] has the bundle's row of each item of the data, -1 for an unknown item.
     """
     positions = np.arange(end if data.has_queries else data.offsets[user], end)
     items, when = data.event_items[positions], data.times[positions]
     kinds: list[str] = []
     if data.kinds is not None:
-        given = data.given_negatives(np.array([user]), np.array([end]))
-        items, when = np.append(given.items, items), np.append(given.times, when)
+        negatives = data.given_negatives(np.array([user]), np.array([end]))
+        items, when = np.append(negatives.items, items), np.append(negatives.times, when)
         order = np.argsort(when, kind="stable")
         items, when = items[order], when[order]
         names = {code: name for name, code in row_codes(data.manifest.kinds).items()}
-        kinds = [names[code] for code in np.append(given.kinds, data.kinds[positions])[order].tolist()]
+        kinds = [names[code] for code in np.append(negatives.kinds, data.kinds[positions])[order].tolist()]
     values = data.user_values(user) if bundle.user_features else {}
-    features = {one.name: values[one.name] for one in bundle.user_features if one.name in values}
+    features = {
+        feature.name: values[feature.name] for feature in bundle.user_features if feature.name in values
+    }
     has_times = data.manifest.time.kind == "timestamp"
-    found = counted.count(items.tolist(), kinds, when.tolist() if has_times else None, int(data.times[end]))
-    own = rows[items]
-    are_read, are_left_out = found.are_read & (own >= 0), found.are_left_out & (own >= 0)
+    counts = counted.count(items.tolist(), kinds, when.tolist() if has_times else None, int(data.times[end]))
+    bundle_rows = rows[items]
+    are_read, are_left_out = counts.are_read & (bundle_rows >= 0), counts.are_left_out & (bundle_rows >= 0)
     times = None
     if bundle.manifest.uses_times and has_times:
         times = Times(when[are_read] / 1_000.0, float(data.times[end]) / 1_000.0)
-    return own[are_read], features, times, found.codes[are_read], own[are_left_out]
+    return bundle_rows[are_read], features, times, counts.codes[are_read], bundle_rows[are_left_out]
 
 
-class _Asked(NamedTuple):
-    """B queries, and the vectors and gains of those, by their places, that say anything to the bundle."""
+class _QueryBatch(NamedTuple):
+    """B queries; `known` are the indices of those that the bundle can encode, to `vectors` and `bonuses`."""
 
     retriever: Retriever
     queries: list[_Query]
@@ -163,8 +165,10 @@ class _Asked(NamedTuple):
     bonuses: list[Bonus | None]
 
     @classmethod
-    def of(cls, retriever: Retriever, bundle: Bundle, queries: list[_Query]) -> "_Asked":
-        known = [index for index, one in enumerate(queries) if bundle.encoder.can_encode(one[0], one[1])]
+    def of(cls, retriever: Retriever, bundle: Bundle, queries: list[_Query]) -> "_QueryBatch":
+        known = [
+            index for index, query in enumerate(queries) if bundle.encoder.can_encode(query[0], query[1])
+        ]
         if not known:
             return cls(retriever, queries, [], np.empty((0, 0), dtype=np.float32), [])
         histories, features, times, kinds, _ = zip(*(queries[index] for index in known), strict=True)
@@ -172,22 +176,22 @@ class _Asked(NamedTuple):
         return cls(retriever, queries, known, vectors, retriever.bonus_of_each(histories, times, kinds))
 
     def nearest(self, k: int, excluded: Sequence[Positions]) -> list[Positions]:
-        """The best k rows for each query, but for those `excluded` for it."""
+        """The best k rows for each query, without the rows `excluded` for it."""
         result = [self.retriever.popular(k).rows] * len(self.queries)
         if self.known:
             out = [excluded[index] for index in self.known]
-            found = self.retriever.nearest_of_each(self.vectors, [k] * len(out), out, self.bonuses)
-            for index, ranking in zip(self.known, found, strict=True):
+            rankings = self.retriever.nearest_of_each(self.vectors, [k] * len(out), out, self.bonuses)
+            for index, ranking in zip(self.known, rankings, strict=True):
                 result[index] = ranking.rows
         return result
 
     def scored(self, only: Sequence[Positions], excluded: Sequence[Positions]) -> list[Ranking]:
-        """The distinct rows `only` of each query, best first, but for those `excluded` for it."""
+        """The distinct rows `only` of each query, best first, without the rows `excluded` for it."""
         places = np.argsort(self.retriever.popular(len(self.retriever.planner)).rows)
         result = []
-        for own in only:
-            order = np.argsort(places[own])
-            result.append(Ranking(own[order], -places[own][order].astype(np.float32), Plan("popularity")))
+        for rows in only:
+            order = np.argsort(places[rows])
+            result.append(Ranking(rows[order], -places[rows][order].astype(np.float32), Plan("popularity")))
         for index, vector, bonus in zip(self.known, self.vectors, self.bonuses, strict=True):
             count = max(1, len(only[index]))
             result[index] = self.retriever.nearest(vector, count, excluded[index], None, bonus, only[index])

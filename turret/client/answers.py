@@ -1,6 +1,6 @@
 """The answers of the service, typed; the published description of the API has its schemas from here.
 
-Those about versions are in `turret.client.version_answers`.
+The answers about versions are in `turret.client.version_answers`.
 """
 
 from typing import Any, Literal

@@ -1,4 +1,4 @@
-"""The calls but those on versions: each function makes a `Call`, which a client sends, of typed arguments."""
+"""All calls except those on versions; each function makes a `Call` of typed arguments for a client."""
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from turret.client.requests import (
     path_id,
 )
 
-_EVENTS, _BYTES = 1_000, 900_000  # of one call; the service takes 1,000 events and a megabyte
+_EVENTS, _BYTES = 1_000, 900_000  # the most of one call; the service takes 1,000 events and a megabyte
 
 
 def _item(item_id: Id, below: str = "") -> str:
@@ -51,9 +51,9 @@ def search(
     features: Mapping[str, Any] | None = None,
     **conditions: Unpack[RankingRequest],
 ) -> Call[answers.RecommendAnswer]:
-    """Find the items that answer a query in words, or one whose ready vector is among its `features`."""
-    asked = {"query": query, "features": features}
-    body = {name: value for name, value in asked.items() if value is not None} | dict(conditions)
+    """Find the items that answer a query in words, or a query whose ready vector is in its `features`."""
+    inputs = {"query": query, "features": features}
+    body = {name: value for name, value in inputs.items() if value is not None} | dict(conditions)
     return call("POST", "/v1/search", answers.RecommendAnswer, body)
 
 
@@ -119,8 +119,8 @@ def find_items(
     cursor: str | None = None,
 ) -> Call[answers.FoundItemsAnswer]:
     """Find items by the words of their id and text fields, or by ids; without both, the most popular."""
-    given = None if ids is None else [str(one) for one in each("GET /v1/items", "ids", ids)]
-    return get("/v1/items", answers.FoundItemsAnswer, query=query, id=given, limit=limit, cursor=cursor)
+    id_texts = None if ids is None else [str(item_id) for item_id in each("GET /v1/items", "ids", ids)]
+    return get("/v1/items", answers.FoundItemsAnswer, query=query, id=id_texts, limit=limit, cursor=cursor)
 
 
 def similar_items(item_id: Id, **conditions: Unpack[RankingRequest]) -> Call[answers.RecommendAnswer]:
@@ -213,8 +213,8 @@ def map_items(
     *, points: Sequence[int] | None = None, ids: Sequence[Id] | None = None
 ) -> Call[answers.MapItemsAnswer]:
     """Return the items of some points of the map, or the points of some items."""
-    given = None if ids is None else [str(one) for one in each("GET /v1/items", "ids", ids)]
-    return get("/v1/map/items", answers.MapItemsAnswer, point=points, id=given)
+    id_texts = None if ids is None else [str(item_id) for item_id in each("GET /v1/items", "ids", ids)]
+    return get("/v1/map/items", answers.MapItemsAnswer, point=points, id=id_texts)
 
 
 # ---- Probes

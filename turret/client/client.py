@@ -22,9 +22,9 @@ Answered = TypeVar("Answered")
 Arguments = ParamSpec("Arguments")
 Http = TypeVar("Http", httpx2.Client, httpx2.AsyncClient)
 Outcome = httpx2.Response | httpx2.RequestError
-_LONGEST = 1e6  # seconds of a timeout
-_FIRST_WAIT, _LONGEST_WAIT = 0.1, 30.0  # seconds before a retry; a longer Retry-After is the caller's to keep
-# No proxy for a service on this machine.
+_LONGEST = 1e6  # the longest timeout, in seconds
+_FIRST_WAIT, _LONGEST_WAIT = 0.1, 30.0  # seconds before a retry; a longer Retry-After is left to the caller
+# A service on this machine is reached without a proxy.
 _DIRECT = dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]"))
 
 
@@ -138,7 +138,7 @@ class _Calls(Generic[Http]):
             raise ClientError(f"{self.url}{call.path}: the parameters can't be sent ({error})") from None
 
     def _pause(self, call: Call[Any], attempt: int, outcome: Outcome) -> float | None:
-        """The seconds to wait before `call` is sent again; None where its `outcome` is the last one."""
+        """The seconds to wait before `call` is sent again; None where `outcome` is final."""
         if attempt >= self._retries or call.retried == "never":
             return None
         wait = _FIRST_WAIT * 2**attempt * random.uniform(0.5, 1)
@@ -183,10 +183,11 @@ class _Calls(Generic[Http]):
             message = f"{self.url} answered {status}: it did not say why; is it a Turret service?"
             return AnswerError(message, status, retry_after=retry_after)
         error = answer.error
-        told = (
-            f"{one.field}: {one.message}" if one.field else one.message for one in (error, *answer.others)
+        messages = (
+            f"{detail.field}: {detail.message}" if detail.field else detail.message
+            for detail in (error, *answer.others)
         )
-        message = f"{self.url} answered {status}: {'; '.join(told)}"
+        message = f"{self.url} answered {status}: {'; '.join(messages)}"
         return AnswerError(message, status, error.field, error.value, retry_after)
 
 
@@ -200,8 +201,8 @@ def _is_address(url: object) -> bool:
 
 
 def _retry_after(response: httpx2.Response) -> float | None:
-    given = response.headers.get("Retry-After", "")
-    return float(given) if re.fullmatch(r"[0-9]{1,6}", given) else None
+    header = response.headers.get("Retry-After", "")
+    return float(header) if re.fullmatch(r"[0-9]{1,6}", header) else None
 
 
 class Client(_Calls[httpx2.Client]):
@@ -234,7 +235,7 @@ class Client(_Calls[httpx2.Client]):
     def store_events(self, events: Iterable[Event]) -> EventsAnswer:
         """Store any number of events, 1,000 a call. After an error, send all again: an id counts once.
 
-        That needs an `event_id` for each; one without gets a random one, new in each call of this method.
+        That needs an `event_id` for each event; without it an event gets a new random id in each call.
         """
         return calls.sum_of([self.send(call) for call in calls.event_calls(events)])
 
@@ -251,7 +252,7 @@ class Client(_Calls[httpx2.Client]):
 
 
 class AsyncClient(_Calls[httpx2.AsyncClient]):
-    """As `Client`, for asyncio: each method is awaited. Clients may be shared by tasks of one event loop."""
+    """Like `Client`, for asyncio: each method is awaited. Tasks of one event loop may share a client."""
 
     _connect = staticmethod(lambda: httpx2.AsyncClient(mounts=_DIRECT))
 
@@ -268,7 +269,7 @@ class AsyncClient(_Calls[httpx2.AsyncClient]):
             await asyncio.sleep(pause)
 
     async def store_events(self, events: Iterable[Event]) -> EventsAnswer:
-        """Store any number of events, as `Client.store_events`."""
+        """Store any number of events, like `Client.store_events`."""
         return calls.sum_of([await self.send(call) for call in calls.event_calls(events)])
 
     async def close(self) -> None:

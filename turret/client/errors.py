@@ -6,7 +6,7 @@ from turret.data.errors import TurretError
 
 
 class ClientError(TurretError):
-    """No service answers at the address, its answer is not one of Turret, or a value has no JSON."""
+    """No service answers at the address, its answer is not one of Turret, or a value has no JSON form."""
 
 
 class AnswerError(ClientError):

@@ -16,10 +16,10 @@ from turret.data.errors import shown
 Answered = TypeVar("Answered", covariant=True)
 Model = TypeVar("Model", bound=BaseModel)
 Time = float | str | date  # seconds since 1970, ISO 8601, or a date or datetime (UTC without a zone)
-# After which failures a call may be sent again: each where it is idempotent, or those alone after which the
-# service has certainly not carried it out.
+# When a failed call may be sent again: after any failure, as the call is idempotent, or only after a failure
+# in which the service has certainly not carried it out.
 Retried = Literal["always", "unless received", "never"]
-_ID_LENGTH = 512  # as the service has it
+_ID_LENGTH = 512  # the limit of the service
 ACTIVATION_SECONDS = 600.0
 """The least timeout of an activation, with its checks and the loading in every process."""
 
@@ -69,7 +69,7 @@ class RecommendRequest(RankingRequest, total=False):
 class Event(TypedDict):
     """An event of a user, or of a stranger's session; with both, the session's events become the user's.
 
-    Without a `time` it counts as of now. `event_id` is random unless it is given.
+    An event without a `time` gets the present one. `event_id` is random unless it is given.
     """
 
     user_id: NotRequired[Id]
@@ -126,13 +126,13 @@ def as_json(value: Any, call: str) -> bytes:
 
 
 def each(call: str, name: str, values: Any, of: type = object) -> Iterator[Any]:
-    """The values of a list, one by one. Raises ClientError for anything else, a single one among them."""
+    """The values of a list, one by one. Raises ClientError for anything else, such as a single value."""
     if not isinstance(values, Iterable) or isinstance(values, str | bytes | Mapping):
         raise ClientError(f"{call}: {name} can't be {shown(values)}: give a list")
-    for one in values:
-        if not isinstance(one, of):
-            raise ClientError(f"{call}: {name} can't have {shown(one)}: give dictionaries")
-        yield one
+    for value in values:
+        if not isinstance(value, of):
+            raise ClientError(f"{call}: {name} can't have {shown(value)}: give dictionaries")
+        yield value
 
 
 def _plain(value: Any) -> Any:
@@ -163,21 +163,21 @@ def call(
 ) -> Call[Model]:
     """A call with the `parameters` that are not None."""
     content = None if body is None else as_json(body, f"{method} {path}")
-    given = {name: value for name, value in parameters.items() if value is not None}
-    return Call(method, path, model.model_validate_json, content, given, retried, seconds)
+    query_parameters = {name: value for name, value in parameters.items() if value is not None}
+    return Call(method, path, model.model_validate_json, content, query_parameters, retried, seconds)
 
 
-def path_id(name: str, given: Id) -> str:
-    """An id as a part of a path. Raises ClientError for what is none."""
-    is_whole = hasattr(given, "__index__") and not isinstance(given, bool) and -(2**63) <= int(given) < 2**63
-    text = str(given) if is_whole or isinstance(given, str) else ""
+def path_id(name: str, value: Id) -> str:
+    """An id as a part of a path. Raises ClientError for a value that is no id."""
+    is_whole = hasattr(value, "__index__") and not isinstance(value, bool) and -(2**63) <= int(value) < 2**63
+    text = str(value) if is_whole or isinstance(value, str) else ""
     try:
         quoted = quote(text, safe="") if len(text) <= _ID_LENGTH else ""
     except UnicodeEncodeError:
         quoted = ""
     if not quoted:
         raise ClientError(
-            f"{name} can't be {shown(given)}: give a 64-bit integer, or a text of 1 to {_ID_LENGTH} "
+            f"{name} can't be {shown(value)}: give a 64-bit integer, or a text of 1 to {_ID_LENGTH} "
             "characters"
         )
     # Clients and proxies take . and .. for folders.

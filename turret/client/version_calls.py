@@ -31,8 +31,8 @@ def activate(
     `force` accepts a low recorded metric or none, and a low overlap; `compared` says that both versions were
     compared on the same events.
     """
-    given = {"force": force, "compared": compared}
-    body = {"version": version} | {name: True for name, value in given.items() if value}
+    flags = {"force": force, "compared": compared}
+    body = {"version": version} | {name: True for name, value in flags.items() if value}
     return _swap("/admin/activate", body)
 
 
@@ -51,7 +51,7 @@ def routes() -> Call[version_answers.RoutesAnswer]:
 
 
 def set_routes(**routes: Unpack[Routes]) -> Call[version_answers.RoutesAnswer]:
-    """Set the `canary` or the `shadow`; None ends it, and one that is left out stays."""
+    """Set the `canary` or the `shadow`; None ends a route, and a route that is left out stays."""
     return call("POST", "/admin/routes", version_answers.RoutesAnswer, routes, seconds=ACTIVATION_SECONDS)
 
 
@@ -67,7 +67,7 @@ def comparison(version: str | None = None) -> Call[version_answers.ComparisonAns
 
 
 def close_comparison(version: str | None = None) -> Call[version_answers.ComparisonAnswer]:
-    """End the comparison; with `version`, only if it is of that one."""
+    """End the comparison; with `version`, only if that version is compared."""
     return call("DELETE", _COMPARISON, version_answers.ComparisonAnswer, version=version)
 
 

@@ -1,1 +1,1 @@
-"""`turret history`: events of a log into the store of histories, and stored events back into a log."""
+"""`turret history`: loads a log into the store of histories, and writes stored events back into a log."""

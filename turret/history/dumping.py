@@ -63,7 +63,7 @@ class TimeRange:
 class DumpReport:
     """The counts of dumped events and their users, the first and the last time, and the end of the range.
 
-    `sessions` of the users are strangers' sessions.
+    `sessions` is the number of users that are strangers' sessions.
     """
 
     until: int
@@ -88,7 +88,7 @@ def dump_histories(settings: Settings, times: TimeRange, target: Path) -> DumpRe
 
     Memory holds a portion of the events; parts of the file lie beside it until it is complete. User and item
     ids are integers if all of them print as integers, as they do in a log read from CSV. Events of a session
-    have its id in a column of its own and no user; without any, the file has no such column.
+    have its id in a separate column and no user id; without such events, the file has no such column.
 
     Raises EmptyRangeError when the store has no such events, ServiceError when it is unavailable, OSError
     when the file can't be written.

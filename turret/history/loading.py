@@ -1,4 +1,4 @@
-"""Loads events into a store of histories, in short writes that leave time for those of a running service."""
+"""Loads events into a store of histories, in short writes that let a running service write between them."""
 
 import asyncio
 import time
@@ -30,15 +30,15 @@ Rows = NDArray[np.int64]
 _Key = tuple[str, int, str | None]  # item, time and kind of an event
 
 PORTION = 1 << 17  # events in memory at a time
-WRITE_EVENTS = 2_000  # of one write: SQLite locks its file for about 10 ms, and a Redis is as busy
-# After each write, as a share of its duration: waiting writers of SQLite only look for the lock now and then.
+WRITE_EVENTS = 2_000  # of one write, which locks SQLite's file or keeps a Redis busy for about 10 ms
+# The pause after a write, as a share of its duration: SQLite's waiting writers seldom look for the lock.
 _PAUSE = 0.5
 _MARGIN = 100  # stored events read of a user beyond the number in the log
 
 
 @dataclass
 class LoadReport:
-    """The numbers of events read, of those kept, and of the new ones among these, and the seconds taken."""
+    """The numbers of events read, kept and newly stored, the number of users, and the seconds taken."""
 
     read: int = 0
     kept: int = 0
@@ -58,7 +58,7 @@ class LoadReport:
 
 
 def load_histories(data: PreparedData, settings: Settings) -> LoadReport:
-    """Load the events of `data` into the store of `settings`, those that it doesn't hold yet.
+    """Load the events of `data` that the store of `settings` doesn't hold yet.
 
     Raises ServiceError for a store that keeps nothing, for a log without times that the store would expire,
     and for a store that becomes unavailable: the same call continues.
@@ -119,9 +119,9 @@ async def _new_events(
 ) -> list[Event]:
     """Return the events that the store doesn't hold.
 
-    An event of the log may be stored under an id of its own, if the service received it and it came into the
-    log from there. So of equal events, with one user, item, time and kind (if the log has kinds), as many are
-    new as the store has fewer.
+    An event of the log may be stored under another id, if the service received it and it came into the log
+    from there. So equal events, with one user, item, time and kind (if the log has kinds), are counted: those
+    beyond the number in the store are new.
     """
     logged = {events[0].user: events for events in users}
     has_kinds = any(event.kind is not None for events in users for event in events)
@@ -134,7 +134,7 @@ async def _new_events(
             if has_kinds:
                 kinds = (kind or default_kind for kind in history.kinds or repeat(None, len(history.items)))
             counts[user] = Counter(zip(map(str, history.items), history.times, kinds, strict=False))
-            # The oldest event that was read may have older equals.
+            # Events before the oldest one that was read may equal it.
             if len(history.items) < limit or history.times[0] < logged[user][0].time:
                 waiting.remove(user)
         limit *= 4
@@ -151,17 +151,17 @@ async def _new_events(
 def logged_events(
     data: PreparedData, newest: int, oldest: int, now: int
 ) -> Iterator[tuple[int, list[list[Event]]]]:
-    """Yield the number of events read, and of these the kept events of each user, oldest first.
+    """Yield the number of events read, and the kept ones of each user, oldest first.
 
     Rows of a negative kind are events too.
 
-    Kept are the `newest` of each user, of times from `oldest` on, in milliseconds since 1970. A time more
-    than CLOCK_SKEW after `now` comes from a wrong clock and becomes `now`.
+    The `newest` events of each user with times from `oldest` on, in milliseconds since 1970, are kept. A time
+    more than CLOCK_SKEW after `now` comes from a wrong clock and becomes `now`.
 
     A portion has the events of whole users. Users come in the order of their ids as text, which is the order
     of the tables of a store in SQLite. An event id is made of time, item, kind and the number among equal
     events, so it is the same whenever the log is read. A log without times has the positions in a user's
-    history as times, which are before those of all events to come.
+    history as times, which precede the times of all later events.
     """
     ids = data.users.ids(range(len(data.users)))
     order = np.arange(len(ids))
@@ -176,24 +176,26 @@ def logged_events(
 
 
 def _all_negatives(data: PreparedData) -> GivenNegatives:
-    """The rows of negative kinds, by user and time; without times all of a user come first."""
-    given = data.given_negatives(np.arange(len(data.users)), data.offsets[1:])
-    times = given.times if data.manifest.time.kind == "timestamp" else np.zeros_like(given.owners)
-    chosen = np.flatnonzero(given.kinds < 0)  # the others have a label
-    chosen = chosen[stable_order([given.owners[chosen], times[chosen]])]
-    return GivenNegatives(given.owners[chosen], given.items[chosen], times[chosen], given.kinds[chosen])
+    """The rows of negative kinds, by user and time; without times they come before a user's other events."""
+    negatives = data.given_negatives(np.arange(len(data.users)), data.offsets[1:])
+    times = negatives.times if data.manifest.time.kind == "timestamp" else np.zeros_like(negatives.owners)
+    chosen = np.flatnonzero(negatives.kinds < 0)  # the others have a label
+    chosen = chosen[stable_order([negatives.owners[chosen], times[chosen]])]
+    return GivenNegatives(
+        negatives.owners[chosen], negatives.items[chosen], times[chosen], negatives.kinds[chosen]
+    )
 
 
 def _portion(
     data: PreparedData, negatives: GivenNegatives, users: Rows, newest: int, oldest: int, now: int
 ) -> Iterator[list[Event]]:
-    """Yield the kept events of each of the `users` [U], rows; users without one are left out."""
+    """Yield the kept events of each of the `users` (rows [U]); users without a kept event are left out."""
     starts = np.asarray(data.offsets[users])
     lengths = data.offsets[users + 1] - starts
     positions = ranges(starts, lengths)
     owners = np.repeat(np.arange(len(users), dtype=np.int32), lengths)
     times = np.asarray(data.times[positions])
-    if data.manifest.split.kind == "files":  # elsewhere the parts of a history follow each other in time
+    if data.manifest.split.kind == "files":  # in others the parts of a history follow in time
         order = stable_order([owners, times])
         positions, times = positions[order], times[order]
     from_end = np.repeat(np.cumsum(lengths), lengths) - np.arange(len(positions))
@@ -210,12 +212,12 @@ def _portion(
         codes = data.kinds[positions].astype(np.int64)
     first, end = np.searchsorted(negatives.owners, users), np.searchsorted(negatives.owners, users, "right")
     if (end > first).any():
-        given = ranges(first, end - first)
-        # An item is returned before what is bought at the same time.
+        negative_rows = ranges(first, end - first)
+        # At the same time, an item is returned before another one is bought.
         owners = np.concatenate([np.repeat(np.arange(len(users), dtype=np.int32), end - first), owners])
-        times = np.concatenate([negatives.times[given], times])
-        items = np.concatenate([negatives.items[given], items])
-        codes = np.concatenate([negatives.kinds[given], codes])
+        times = np.concatenate([negatives.times[negative_rows], times])
+        items = np.concatenate([negatives.items[negative_rows], items])
+        codes = np.concatenate([negatives.kinds[negative_rows], codes])
         order = stable_order([owners, times])
         owners, times, items, codes = owners[order], times[order], items[order], codes[order]
     numbers = _numbers(owners, items, times)
@@ -239,7 +241,7 @@ def _portion(
 
 
 def _event_id(time: float, number: int, item: Id, kind: str | None) -> str:
-    """An event whose kind is known is another than the same one loaded without kinds before."""
+    """The id of an event; with a kind, it differs from the id of the same event loaded without kinds."""
     return f"log:{time}:{number}:{item}" + ("" if kind is None else f":{kind}")
 
 
@@ -259,7 +261,7 @@ def _numbers(owners: NDArray[np.int32], items: NDArray[np.int32], times: NDArray
 def prepared_log(
     source: Place | str, settings: Mapping[str, Any], report: Callable[[str], object]
 ) -> Iterator[PreparedData]:
-    """Prepare `source` with `settings` by their dotted names, and report rows left out, and doubtful ones.
+    """Prepare `source` with `settings` by their dotted names, and report dropped and doubtful rows.
 
     The result lasts for the block. This needs Polars, which a service lacks.
     """

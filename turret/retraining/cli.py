@@ -22,13 +22,16 @@ app = typer.Typer(rich_markup_mode="markdown")
 
 def _options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of RetrainSettings in place of its `**options`."""
-    *own, _ = inspect.signature(command, eval_str=True).parameters.values()
-    given = inspect.signature(RetrainSettings, eval_str=True).parameters.values()
+    *command_parameters, _ = inspect.signature(command, eval_str=True).parameters.values()
+    settings_parameters = inspect.signature(RetrainSettings, eval_str=True).parameters.values()
     signature = inspect.Signature(
-        [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*given, *own)]
+        [
+            parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for parameter in (*settings_parameters, *command_parameters)
+        ]
     )
     command.__signature__ = signature  # type: ignore[attr-defined]
-    command.__annotations__ = {name: one.annotation for name, one in signature.parameters.items()}
+    command.__annotations__ = {name: parameter.annotation for name, parameter in signature.parameters.items()}
     return command
 
 

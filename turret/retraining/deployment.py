@@ -25,9 +25,9 @@ _RETIRED = ".retired-"
 
 
 def compare(settings: RetrainSettings, state: Retraining) -> None:
-    """Compare the new version with the live one; the decision is set if it may not go live.
+    """Compare the new version with the live one; the decision is set if the new one may not go live.
 
-    Raises DataError where no event can judge them.
+    Raises DataError where no event can tell the versions apart.
     """
     version = state.version or state.run
     live = live_version(settings.bundles, settings.url)
@@ -139,7 +139,7 @@ def protected_versions(bundles: Path, url: str | None, records: Sequence[Retrain
     counts, too. Raises TurretError where one of them can't be determined.
     """
     kept = kept_record(bundles)
-    known = [one.version for one in (kept.live, *kept.before)] if kept else []
+    known = [activation.version for activation in (kept.live, *kept.before)] if kept else []
     lives = [current(bundles), *known[:1]]
     named = [route.version for route in (kept.routes.canary, kept.routes.shadow) if route] if kept else []
     if url is not None:
@@ -152,15 +152,15 @@ def protected_versions(bundles: Path, url: str | None, records: Sequence[Retrain
 
 
 def delete_old(settings: RetrainSettings, records: Sequence[Retraining]) -> tuple[str, ...]:
-    """Delete all but the newest runs of `turret retrain`, with their bundles; return the names of those gone.
+    """Delete all but the newest runs of `turret retrain`, with their bundles; return the deleted names.
 
     Protected versions and bundles that other commands have published stay. A bundle leaves the listing by one
-    rename, with activations locked out. An error is reported and costs no decision: the next run tries again.
+    rename, with activations locked out. An error is only reported: the next run tries again.
     """
     runs = sorted({record.run for record in records if record.mode is not None}, reverse=True)
     old = {run: {run} for run in runs[settings.keep :]}
     for record in records:
-        if record.run in old and record.version:  # that with another index
+        if record.run in old and record.version:  # the bundle with another index
             old[record.run].add(record.version)
     old = {run: names for run, names in old.items() if _is_left(settings, run, names)}
     try:

@@ -50,7 +50,7 @@ from turret.training.warm_start import ParentBundle
 
 FLAT = "flat"
 _DAY = 86_400_000
-# A full disk may have room again; an error that returns so often does not pass.
+# An error such as a full disk may pass; an error that returns this often does not.
 _MOST_FAILURES = 3
 
 Step = Callable[[RetrainSettings, Retraining], None]
@@ -84,7 +84,7 @@ def retrain(settings: RetrainSettings) -> Retraining:
 
 
 def _unfinished(settings: RetrainSettings) -> Retraining | None:
-    """The state of an interrupted run; one that is recorded has ended but for the removal of its state."""
+    """The state of an interrupted run. A recorded run has ended; only the removal of its state is left."""
     state = read_state(settings.work)
     if state is None:
         return None
@@ -96,7 +96,7 @@ def _unfinished(settings: RetrainSettings) -> Retraining | None:
 
 
 def _new_name(settings: RetrainSettings, now: int) -> str:
-    """The time to the second, or a later one if it names a run or a bundle already."""
+    """A name from the time to the second, or from a later one if a run or a bundle has that name already."""
     taken = {record.run for record in read_records(settings.work)}
     while (name := f"{datetime.fromtimestamp(now / 1000, UTC):%Y%m%d-%H%M%S}") in taken or (
         settings.bundles / name
@@ -106,7 +106,7 @@ def _new_name(settings: RetrainSettings, now: int) -> str:
 
 
 def _step(settings: RetrainSettings, state: Retraining, name: str) -> Retraining:
-    """Make a step, and save its result; a decision ends the run but for the last step."""
+    """Make a step, and save its result; after a decision only the last step is left."""
     begun, done = time.monotonic(), state.model_copy()
     try:
         STEPS[name](settings, done)
@@ -152,7 +152,7 @@ def _now() -> str:
 
 
 def open_data(settings: RetrainSettings) -> PreparedData:
-    """Open the prepared data. Raises DataError where it is none, or has no times."""
+    """Open the prepared data. Raises DataError if there is none, ConfigurationError if it has no times."""
     data = PreparedData.open(settings.data)
     if data.manifest.time.kind != "timestamp":
         raise ConfigurationError(
@@ -181,7 +181,7 @@ def begin(settings: RetrainSettings, state: Retraining) -> None:
     EngineError where no address of the live version's vector engine is named.
     """
     data, state.live = open_data(settings), live_version(settings.bundles, settings.url)
-    if settings.overrides and settings.experiment != AUTO:  # which tries them with its data
+    if settings.overrides and settings.experiment != AUTO:  # `auto` tries them with its data
         folder = None if state.live is None else version_folder(settings.bundles, state.live)
         settings_of(settings.experiment, parse_overrides(settings.overrides), folder)
     state.before = size_of(data)
@@ -231,8 +231,8 @@ def _judge_events(
     state.after, state.new_events = size_of(data), new
     if state.live is not None and not state.data_changed and new < settings.at_least:
         needed = f"; --at-least {settings.at_least:,} are needed" if new else ""
-        found = counted(new, "new event") if new else "No new events"
-        state.decide("nothing_new", f"{found} since the last training{needed}: nothing is trained.")
+        count = counted(new, "new event") if new else "No new events"
+        state.decide("nothing_new", f"{count} since the last training{needed}: nothing is trained.")
 
 
 def add_stored(
@@ -243,18 +243,22 @@ def add_stored(
 ) -> str:
     """Dump the events that the data may lack, and append them if `accept` takes the data with them.
 
-    Again changes nothing. Returns a sentence about the events that the data can't take, empty for none.
+    A repeated call changes nothing. Returns a sentence about events that the data can't take, empty for none.
 
-    The range begins some days before the newest event that the data and the last dump for a training both
-    reach, as events arrive late, too. Rows that the catalog doesn't know are dropped and counted. Raises
-    DataError, ServiceError, OSError.
+    The range begins `--late` days before the newest event of the data or the last dump for a training,
+    whichever is earlier, as events may arrive late. Rows that the catalog doesn't know are dropped and
+    counted. Raises DataError, ServiceError, OSError.
     """
     data = open_data(settings)
     until = milliseconds(state.started)
-    dumped = [one.started for one in records if one.new_events is not None and one.decision != "nothing_new"]
+    dumped = [
+        record.started
+        for record in records
+        if record.new_events is not None and record.decision != "nothing_new"
+    ]
     known = min(
         float(data.manifest.time.last),
-        *(milliseconds(start) for start in dumped[-1:] or [one.started for one in records[:1]]),
+        *(milliseconds(start) for start in dumped[-1:] or [record.started for record in records[:1]]),
         until,
     )
     times = TimeRange(int(known - settings.late * _DAY), until)
@@ -296,7 +300,7 @@ def count_new(
 
 
 def choose(settings: RetrainSettings, state: Retraining) -> None:
-    """Choose between a warm start and a training anew, unless the events were added for a chosen one."""
+    """Choose between a warm start and a training anew, unless it was chosen when the events were added."""
     if state.mode is None:
         _choose(settings, state, open_data(settings))
 
@@ -360,8 +364,8 @@ def publish_run(settings: RetrainSettings, state: Retraining) -> None:
     """Publish the run as a bundle, with an index as the live version has it, and set the version.
 
     A version that exists was published before a kill. Where an index in the process misses its recall, the
-    version keeps exact search; a version on a vector engine is followed by one there, or by none. Raises
-    BundleError, EngineError.
+    version keeps exact search; if the live version is on a vector engine, the new one has to be, too.
+    Raises BundleError, EngineError.
     """
     state.version = state.run
     folder = settings.bundles / state.run

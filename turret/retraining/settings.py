@@ -70,7 +70,7 @@ class RetrainSettings:
         str,
         Option(
             metavar="NAME@K",
-            help="The compared metric: hr, recall, ndcg, mrr or map, such as 'new mrr@5', or auc.",
+            help="The compared metric, one of turret evaluate, such as 'new recall@20' or auc.",
         ),
     ] = METRIC
     margin: Annotated[float, Option(min=0.0, max=1.0, help="The accepted loss, a share of the metric.")] = (
@@ -90,7 +90,7 @@ class RetrainSettings:
     ] = 5
 
     def check(self) -> None:
-        """Raise ConfigurationError for a canary that can't be."""
+        """Raise ConfigurationError for an impossible canary."""
         if self.canary == 0.0:
             raise ConfigurationError("--canary 0: a canary needs users; give a share above 0")
         if self.canary is not None and self.url is None:

@@ -1,4 +1,4 @@
-"""The rule of a retraining, its lock, the records of all, and the state of a killed one."""
+"""The rule of a retraining, its lock, the records of all retrainings, and the state of a killed one."""
 
 import logging
 import os
@@ -23,7 +23,7 @@ Decision = Literal["activated", "canary", "refused", "unclear", "nothing_new", "
 
 @pydantic_dataclass(frozen=True)
 class DataSize:
-    """The prepared data at a moment."""
+    """The size of the prepared data at a moment."""
 
     fingerprint: str
     events: int
@@ -47,7 +47,7 @@ class Retraining(BaseModel):
     range. `step` is the next step, in a record the one that failed. `version` is the new version, `live` the
     one that it was compared with, and `origin` the one that a warm start began from. `before` and `after`
     describe the prepared data at the start and with the new events; `data_changed`: another command has
-    written it since the last run. `new_events` counts those that no earlier training has used. `deleted`
+    written it since the last run. `new_events` counts the events that no earlier training has used. `deleted`
     lists the bundles that retention has deleted. `status` is the exit status. `failures` counts errors that
     ended the process.
     """
@@ -93,7 +93,7 @@ def choose_mode(
 ) -> tuple[Mode, str]:
     """Choose the mode of a training, with the reason as a clause; without a live version, it is anew.
 
-    `warm_starts` counts them between the last full training and the live version; `new_events` and
+    `warm_starts` is their number between the last full training and the live version; `new_events` and
     `new_items` are the shares of the data that are newer than that full training.
     """
     if state.live is None:
@@ -131,7 +131,7 @@ class LockedError(TurretError):
 def retrain_lock(work: Path) -> Iterator[None]:
     """Make the work folder, and lock it during the block; the system releases the lock of a killed process.
 
-    Raises LockedError if another process holds the lock, or where the file system has none; OSError.
+    Raises LockedError if another process holds the lock, or if the file system has no locks; OSError.
     """
     work.mkdir(parents=True, exist_ok=True)
     with tried_lock(work) as is_locked:
@@ -167,7 +167,7 @@ def read_records(work: Path) -> list[Retraining]:
 
 
 def read_state(work: Path) -> Retraining | None:
-    """Read the state of an interrupted run; None if there is none. Raises TurretError for another file."""
+    """Read the state of an interrupted run, None without one. Raises TurretError for an unreadable file."""
     path = work / STATE
     try:
         return Retraining.model_validate_json(path.read_bytes())
@@ -189,8 +189,8 @@ def remove_state(work: Path, state: Retraining) -> None:
 def lineage(records: Sequence[Retraining], live: str | None) -> tuple[int, DataSize | None]:
     """Follow the live version back through its warm starts to the full training.
 
-    Returns the number of warm starts, and the data of the full training, None where no record tells it. A
-    version of another command was trained on the data before the first run that found it live.
+    Returns the number of warm starts, and the data of the full training, None where no record has it. For a
+    version of another command, it is the data before the first run that found that version live.
     """
     by_version = {record.version: record for record in records if record.version and record.mode}
     warm_starts, version = 0, live
@@ -199,5 +199,5 @@ def lineage(records: Sequence[Retraining], live: str | None) -> tuple[int, DataS
             return warm_starts, record.after
         warm_starts += 1
         version = record.origin
-    found = (record.before for record in records if version is not None and version == record.live)
-    return warm_starts, next(found, None)
+    sizes = (record.before for record in records if version is not None and version == record.live)
+    return warm_starts, next(sizes, None)
