@@ -9,6 +9,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -16,8 +17,12 @@ from deploy.site import navigation, within_site
 from tests.support.command_line import calls, check_call, commands
 from tests.support.places import ROOT
 from turret.data.errors import TurretError
+from turret.tower.config import ScoringConfig
+from turret.training import samplers
 from turret.training.config.experiment import ExperimentConfig, load_experiment
-from turret.training.samplers.core.contract import drawn_with_replacement
+from turret.training.objectives.arguments import GivenStatistics
+from turret.training.samplers.core.contract import DrawContext, drawn_with_replacement
+from turret.training.samplers.core.settings import BuildContext
 from turret.training.tuning.space import load_space
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -132,9 +137,31 @@ def test_a_link_of_the_site_leads_to_a_page_or_is_none() -> None:
     assert within_site(text, Path("/r/docs"), moved) == expected
 
 
+def sampler_inputs() -> dict[str, object]:
+    """The inputs of the examples of samplers, as the docstring of `SamplerSettings` has them."""
+    falling, rows = np.arange(10, 0, -1), np.arange(10)
+    statistics = GivenStatistics(10, counts=falling, following=(rows[:-1], rows[1:]))
+    vectors = torch.stack([torch.linspace(0.0, 1.0, 10), torch.linspace(1.0, 0.0, 10)], dim=1)
+    positives = torch.tensor([5, 6])
+    return {
+        "samplers": samplers,
+        "catalog": BuildContext(statistics, ScoringConfig(kind="dot"), 0, torch.device("cpu")),
+        "vectors": vectors,
+        "users": torch.eye(2),
+        "positives": positives,
+        "step": DrawContext(
+            random=np.random.default_rng(0),
+            last=torch.tensor([4, 5]),
+            positive_vectors=vectors[positives],
+            encode=vectors.__getitem__,
+            negatives=torch.tensor([[1, 2, -1], [3, 4, 9]]),
+        ),
+    }
+
+
 def test_the_examples_of_docstrings_hold() -> None:
     """Each prints what it says."""
-    shared = {"torch": torch, "drawn_with_replacement": drawn_with_replacement}
+    shared = {"torch": torch, "drawn_with_replacement": drawn_with_replacement, **sampler_inputs()}
     packages = ("data", "tower", "training", "service")
     paths = (path for package in packages for path in (ROOT / package).rglob("*.py"))
     shown = [path.relative_to(ROOT) for path in paths if ">>> " in path.read_text("utf-8")]

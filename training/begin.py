@@ -32,10 +32,10 @@ def begin_run(
     """A new run in `folder`, or with `resume` the one that is there, and its data. Nothing is written.
 
     Args:
-        folder: that of the run.
-        data: prepared data or its folder; of a resumed run only if it was moved.
+        folder: the folder of the run.
+        data: prepared data or its folder; for a resumed run only if it was moved.
         experiment: settings, the name or the file of an experiment, or "auto" for a choice by the data; None
-            for that of `origin`, else the default one.
+            for the experiment of `origin`, else the default one.
         overrides: `section.key=value` texts, or values by dotted names.
         resume: whether to continue; a run of several processes that has not begun begins, so that torchrun
             may start the same command again.

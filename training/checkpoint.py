@@ -19,8 +19,8 @@ _OBJECTIVE, _AGAIN = "objective.", "train again with --overwrite"
 class Progress:
     """The progress of a run, stored as JSON in its checkpoint.
 
-    `epoch` and `step` count finished ones; `step_in_epoch`, `loss_sum`, `examples` and `masked` belong to the
-    current epoch; `stale` counts evaluations since the best one. `validated` has
+    `epoch` and `step` count finished epochs and steps; `step_in_epoch`, `loss_sum`, `examples` and `masked`
+    belong to the current epoch; `stale` counts evaluations since the best one. `validated` has
     `[epoch, value]` of each evaluation.
     """
 
@@ -71,7 +71,7 @@ def load_checkpoint(path: Path) -> tuple[Progress, dict[str, dict[str, Tensor]]]
 
 def load_progress(path: Path) -> Progress:
     """Read the progress alone of a checkpoint. Raises TrainingError for any other file."""
-    # For torch, the whole file would count as memory of the process.
+    # Opened for torch, the whole file would count as memory of the process.
     with naming_damage(path, _AGAIN, OSError, SafetensorError), safe_open(path, framework="numpy") as stored:
         return Progress(**json.loads((stored.metadata() or {})["progress"]))
 
@@ -84,19 +84,19 @@ def all_parameters(model: nn.Module, objective: nn.Module) -> dict[str, Tensor]:
 
 
 def load_parameters(path: Path, module: nn.Module, is_objective: bool = False) -> None:
-    """Put the parameters of a file of `all_parameters` in place of a model's or an objective's own, mapped.
+    """Replace the parameters of a model or an objective by those of a file of `all_parameters`, mapped.
 
     Raises:
         TrainingError: the file holds something else, or the parameters of another module.
     """
     with naming_damage(path, _AGAIN, OSError, SafetensorError):
         tensors = load_file(path)
-    own = {
+    selected = {
         name.removeprefix(_OBJECTIVE): tensor
         for name, tensor in tensors.items()
         if name.startswith(_OBJECTIVE) == is_objective
     }
     try:
-        module.load_state_dict(own, assign=True)
+        module.load_state_dict(selected, assign=True)
     except RuntimeError as error:
         raise TrainingError(f"{path}: these parameters belong to another model: {error}") from None

@@ -50,7 +50,7 @@ def train_command(
     loggers: Sequence[str] = (),
     seeds: str | None = None,
 ) -> None:
-    """Train one run, or one for each seed of `seeds`; a folder of several seeds is resumed without them.
+    """Train one run, or one for each seed of `seeds`; a folder of several seeds is resumed without `seeds`.
 
     For the other arguments see `begin_run`.
 
@@ -90,9 +90,9 @@ def train_command(
     values = parse_overrides(overrides)
     if "training.seed" in values:
         raise TrainingError("--seeds sets training.seed; leave out --set training.seed.")
-    # First those that were begun: a new one takes their settings.
-    asked = dict.fromkeys([*(known if resume else ()), *(parse_seeds(seeds) if seeds else ())])
-    _train_seeds(folder, [*asked], values, begin, go, resume=resume, overwrite=overwrite)
+    # Seeds that were begun come first: a new one takes their settings.
+    numbers = dict.fromkeys([*(known if resume else ()), *(parse_seeds(seeds) if seeds else ())])
+    _train_seeds(folder, [*numbers], values, begin, go, resume=resume, overwrite=overwrite)
 
 
 def _train_one(begin: Callable[[], tuple[Run, PreparedData]], go: Callable[..., Progress]) -> None:
@@ -112,9 +112,9 @@ def _train_one(begin: Callable[[], tuple[Run, PreparedData]], go: Callable[..., 
         world.close()
     if not world.leads:
         return
-    metric, found = run.experiment.training.metric, run.best()
+    metric, best_metrics = run.experiment.training.metric, run.best()
     _print_rules_ahead(run)
-    best = f"best {metric} {with_slots(found, metric)}, " if found else ""
+    best = f"best {metric} {with_slots(best_metrics, metric)}, " if best_metrics else ""
     epoch = progress.epoch if progress.best is None else progress.best_epoch
     note = "" if epoch else " (none was better than the bundle)"
     note += ", before the refit" * run.is_refitted()
@@ -126,8 +126,8 @@ def _print_rules_ahead(run: Run) -> None:
     """Print where a baseline beat every candidate of `--experiment auto`, and the figure of the run there."""
     for reason in (run.choice or {}).get("reasons", ()):
         if reason["kind"] == RULE_AHEAD:
-            own = run.best().get(reason["figures"]["metric"])
-            print(reason["sentence"] + ("" if own is None else f" The trained model has {own:.4f}."))
+            value = run.best().get(reason["figures"]["metric"])
+            print(reason["sentence"] + ("" if value is None else f" The trained model has {value:.4f}."))
 
 
 def _train_seeds(
@@ -143,16 +143,18 @@ def _train_seeds(
     """Train one run a seed, except for those that are finished, and print mean and deviation."""
     template: Run | None = None
     for number, seed in enumerate(seeds, start=1):
-        own = seed_folder(folder, seed)
-        is_begun = resume and (own / RUN).is_file()
+        run_folder = seed_folder(folder, seed)
+        is_begun = resume and (run_folder / RUN).is_file()
         if template is None or is_begun:
-            template, prepared = begin(own, overrides={**values, "training.seed": seed}, resume=is_begun)
+            template, prepared = begin(
+                run_folder, overrides={**values, "training.seed": seed}, resume=is_begun
+            )
         if overwrite and number == 1:
             for replaced in begun_seeds(folder):
                 remove_run(seed_folder(folder, replaced))
         title = f"seed {seed} ({number} of {len(seeds)})"
         seeded = with_settings(template.experiment, {"training.seed": seed})
-        run = replace(template, folder=own, experiment=seeded)
+        run = replace(template, folder=run_folder, experiment=seeded)
         if is_begun and is_finished(run):
             REPORT(f"{title}: trained already")
             continue

@@ -24,7 +24,7 @@ _OF_EXCHANGE = ("gloo", "nccl", "connection", "timed out", "broken pipe", "proce
 
 
 class World:
-    """The processes of one training. One alone exchanges nothing: each method returns what it is given.
+    """The processes of one training. One process alone exchanges nothing: methods return their argument.
 
     Attributes:
         rank: the number of this process, from 0; process 0 writes the files.
@@ -52,7 +52,7 @@ class World:
         return self.summing(values)()
 
     def summing(self, values: Sequence[float]) -> Callable[[], list[float]]:
-        """As `sums`, begun now: the result waits for the sums."""
+        """Begin `sums` now, and return a function that waits for them."""
         total = torch.tensor(list(values), dtype=torch.float64)
         if self.group is None:
             return total.tolist
@@ -68,13 +68,13 @@ class World:
 
     def add_up(self, gradients: Sequence[Tensor]) -> None:
         """Replace each gradient, dense or sparse, by its sum over all processes."""
-        works = [dist.all_reduce(one, group=self.group, async_op=True) for one in gradients]
-        for work, one in zip(works, gradients, strict=True):
+        works = [dist.all_reduce(gradient, group=self.group, async_op=True) for gradient in gradients]
+        for work, gradient in zip(works, gradients, strict=True):
             work.wait()
-            if one.is_sparse:  # gloo gathers the rows of all processes
-                self.count("table rows", one._values().nbytes)
+            if gradient.is_sparse:  # gloo gathers the rows of all processes
+                self.count("table rows", gradient._values().nbytes)
             else:
-                self.count("gradients", one.nbytes, 2)
+                self.count("gradients", gradient.nbytes, 2)
 
     def share(self, module: nn.Module) -> None:
         """Give all processes the parameters and buffers of process 0."""
@@ -89,7 +89,7 @@ class World:
         counts = torch.zeros(self.size, dtype=torch.int64)
         dist.all_gather_single(counts, torch.tensor([count]), group=self.group)
         self.count("figures", counts.nbytes)
-        return [int(one) for one in counts]
+        return [int(value) for value in counts]
 
     def gathered(self, rows: Tensor, counts: list[int] | None = None) -> Tensor:
         """`rows` [R, ...] of all processes in the order of their ranks; `counts` has each R, if known."""
@@ -105,15 +105,15 @@ class World:
         return torch.cat([part[:size] for part, size in zip(each, counts, strict=True)])
 
     def gathered_vectors(self, rows: Tensor, counts: list[int]) -> Tensor:
-        """As `gathered`; gradients are summed in the process that the rows came from."""
+        """Like `gathered`; gradients are summed in the process that the rows came from."""
         result: Tensor = _Gathered.apply(rows, self, counts)  # type: ignore[no-untyped-call]
         return result
 
     def scattered(self, rows: Tensor, counts: list[int]) -> Tensor:
         """The sum over all processes of their `rows` for this one: the transpose of `gathered`."""
         padded = rows.new_zeros(self.size, max(counts), *rows.shape[1:])
-        for part, own in zip(padded, torch.split(rows, counts), strict=True):
-            part[: len(own)] = own
+        for part, block in zip(padded, torch.split(rows, counts), strict=True):
+            part[: len(block)] = block
         summed = rows.new_empty(padded.shape[1:])
         dist.reduce_scatter_single(summed, padded.flatten(0, 1), group=self.group)
         self.count("candidates", padded.nbytes)
@@ -137,7 +137,7 @@ class World:
         self.sent[kind] += times * size * (self.size - 1) // self.size
 
     def close(self) -> None:
-        """Leave the other processes, those that have ended too."""
+        """Leave the process group, also if other processes have ended."""
         if self.group is not None:
             with suppress(RuntimeError):
                 dist.destroy_process_group()
@@ -146,7 +146,8 @@ class World:
     def naming_losses(self, remedy: str) -> Iterator[None]:
         """Turn the failure of an exchange, because another process has ended, into a TrainingError.
 
-        Also SIGTERM, which torchrun sends to the others as soon as one has ended, often before they notice.
+        SIGTERM becomes one too: torchrun sends it to the others as soon as one has ended, often before they
+        notice.
         """
         if self.group is None:
             yield
@@ -236,8 +237,9 @@ def backward(
 ) -> tuple[float, int, int]:
     """Compute the gradients of the whole batch; return its loss, examples and masked candidates.
 
-    Each process has the mean over its own examples: they sum it times its weight, and divide by the weight of
-    all. Of a table with sparse gradients, which is updated by row, the rows of the batch alone are sent.
+    Each process has the mean over its own examples: the means times their weights are summed, and divided by
+    the weight of all. For a table with sparse gradients, which is updated by row, the rows of the batch alone
+    are sent.
     """
     if world.size == 1:
         torch.autograd.backward(out.loss)
@@ -246,13 +248,15 @@ def backward(
     weight, masked = float(out.weight), int(out.masked) if examples else 0
     figures = world.summing([float(out.loss.detach()) * weight, weight, examples, masked])
     torch.autograd.backward(out.loss * weight)
-    dense = [one for one in parameters if one.grad is None or not one.grad.is_sparse]
-    gradients = [one.grad for one in parameters if one.grad is not None and one.grad.is_sparse]
+    dense = [tensor for tensor in parameters if tensor.grad is None or not tensor.grad.is_sparse]
+    gradients = [tensor.grad for tensor in parameters if tensor.grad is not None and tensor.grad.is_sparse]
     if dense:  # one exchange for all
-        own = (torch.zeros_like(one) if one.grad is None else one.grad for one in dense)
-        together = torch.cat([gradient.flatten() for gradient in own])
-        for one, part in zip(dense, torch.split(together, [one.numel() for one in dense]), strict=True):
-            one.grad = part.view_as(one)
+        slopes = (torch.zeros_like(tensor) if tensor.grad is None else tensor.grad for tensor in dense)
+        together = torch.cat([gradient.flatten() for gradient in slopes])
+        for tensor, part in zip(
+            dense, torch.split(together, [tensor.numel() for tensor in dense]), strict=True
+        ):
+            tensor.grad = part.view_as(tensor)
         gradients.append(together)
     world.add_up(gradients)
     loss, total, count, masked_by_all = figures()
@@ -264,7 +268,8 @@ def backward(
 def check_parts(objective: Objective, size: int) -> None:
     """Raise TrainingError where the parts of `size` processes don't make one training.
 
-    These are losses that are no mean over single examples, and samplers that learn from their own examples.
+    They don't for a loss that is no mean over single examples, and for a sampler that learns from its
+    examples.
     """
     if not objective.merges:
         raise TrainingError(

@@ -68,14 +68,14 @@ class Estimator(nn.Module):
         Args:
             loss: such as `losses.sampled_softmax()`.
             sampler: such as `samplers.quadratic(negatives=64)`; None for a loss over the whole catalog.
-            items: N.
+            items: N, the size of the catalog.
             temperature: the divisor of scores; 1 where the model learns one and divides user vectors by it.
             cosine: whether vectors are divided by their lengths; a learned temperature is lost then.
             absolute: whether the sign of a score is dropped.
             counts: int64 [N], how often each item is a positive; for samplers by popularity.
             following: item rows [M] and the rows [M] that came next; for n-grams.
-            seed: of all draws.
-            device: of the vectors.
+            seed: the seed of all draws.
+            device: the device of the vectors.
 
         Raises:
             TrainingError: loss or sampler are no settings, they and the scores don't fit together, or counts
@@ -100,7 +100,7 @@ class Estimator(nn.Module):
             raise TrainingError(f"losses.{loss.kind} doesn't rank by an inner product; use another loss.")
         try:
             device = torch.empty(0, device=device).device
-        except (RuntimeError, TypeError, AssertionError):  # one that torch was built without
+        except (RuntimeError, TypeError, AssertionError):  # torch was built without it
             raise TrainingError(
                 f"torch has no device {shown(device)} here; give another, such as 'cpu'."
             ) from None
@@ -157,7 +157,7 @@ class Estimator(nn.Module):
             check_rows("seen[1]", seen[1], tuple(seen[0].shape), self.items)
         with self._encoding(item_tower, users) as encoder:
             users = users.to(encoder.dtype)
-            given = Examples(
+            batch = Examples(
                 users=scored_users(users, self.scoring),
                 positives=positives,
                 positive_vectors=users,
@@ -167,7 +167,7 @@ class Estimator(nn.Module):
                 last_items=last_items,
                 negatives=negatives,
             )
-            examples = _completed(given, targets, seen, self.items)
+            examples = _completed(batch, targets, seen, self.items)
             random = stream(self.seed, purpose_of_process("draw", _rank()), self.step)
             self.step += 1
             loss: StepLoss = self.objective(examples, random)
@@ -208,14 +208,14 @@ class Estimator(nn.Module):
             return StepLoss(weighted_mean(losses, weights_of(weights, users)), items.new_zeros(()))
 
     def refresh(self, item_tower: ItemTower) -> None:
-        """Let the sampler copy all item vectors; before the first step, and best at each epoch's start."""
+        """Let the sampler copy all item vectors: before the first step, and best as each epoch begins."""
         if self.sampler is not None:
             chunks = torch.split(torch.arange(self.items, device=self.device), CHUNK)
             with self._encoding(item_tower) as encoder:
                 self.sampler.refresh(torch.cat([encoder.current_vectors(rows) for rows in chunks]))
 
     def update(self, item_tower: ItemTower) -> None:
-        """Let the sampler renew its share of item vectors; after each step of the optimiser."""
+        """Let the sampler renew its share of item vectors: after each step of the optimiser."""
         if self.sampler is not None:
             with self._encoding(item_tower) as encoder:
                 self.sampler.update(encoder.current_vectors)
@@ -226,9 +226,9 @@ class Estimator(nn.Module):
 
         The tower itself runs under the caller's autocast. Its vectors have the width of `users`.
         """
-        given = torch.float32 if users is None else users.dtype
-        wide, kind = torch.promote_types(given, torch.float32), self.device.type
-        # A weight that is cast and cached without gradients, as by `refresh`, would have none in the step.
+        user_type = torch.float32 if users is None else users.dtype
+        wide, kind = torch.promote_types(user_type, torch.float32), self.device.type
+        # A weight that is cast and cached without gradients, as by `refresh`, would get none in the step.
         autocast = torch.autocast(
             kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind), cache_enabled=False
         )
@@ -269,8 +269,8 @@ class _Encoder:
                 f"{self.items} items."
             ) from error
         if not isinstance(vectors, Tensor) or vectors.shape[:-1] != rows.shape or vectors.dim() <= rows.dim():
-            made = described(vectors) if isinstance(vectors, Tensor) else shown(vectors)
-            raise TrainingError(f"the item tower gives {made} for rows {tuple(rows.shape)}; give [..., D].")
+            result = described(vectors) if isinstance(vectors, Tensor) else shown(vectors)
+            raise TrainingError(f"the item tower gives {result} for rows {tuple(rows.shape)}; give [..., D].")
         if self.width not in (None, vectors.shape[-1]):
             raise TrainingError(
                 f"users have {self.width} columns, and items {vectors.shape[-1]}; give both one width D."
@@ -298,24 +298,24 @@ def _rank() -> int:
 
 
 def _completed(
-    given: Examples, targets: Tensor | None, seen: tuple[Tensor, Tensor] | None, item_count: int
+    batch: Examples, targets: Tensor | None, seen: tuple[Tensor, Tensor] | None, item_count: int
 ) -> Examples:
     """One example for each positive, with the vectors of the positives and the seen items."""
-    owners = torch.arange(len(given.users), device=given.positives.device)
-    if given.positives.dim() == 2:
-        given, owners = one_for_each_positive(given, targets)
-    check_rows("positives", given.positives, tuple(given.positives.shape), item_count)
+    owners = torch.arange(len(batch.users), device=batch.positives.device)
+    if batch.positives.dim() == 2:
+        batch, owners = one_for_each_positive(batch, targets)
+    check_rows("positives", batch.positives, tuple(batch.positives.shape), item_count)
     return replace(
-        given,
-        positive_vectors=given.items.item_vectors(given.positives),
-        seen=None if seen is None else _with_positives(*seen, owners, given.positives),
+        batch,
+        positive_vectors=batch.items.item_vectors(batch.positives),
+        seen=None if seen is None else _with_positives(*seen, owners, batch.positives),
     )
 
 
 def _with_positives(users: Tensor, rows: Tensor, owners: Tensor, positives: Tensor) -> SeenItems:
-    """The seen `rows` of `users` for each example of `owners`, ascending, and its own positive."""
+    """The seen `rows` of `users` for each example of `owners`, ascending, and the example's positive."""
     first = torch.searchsorted(owners, users)
     counts = torch.searchsorted(owners, users, right=True) - first
-    own = torch.arange(len(positives), device=positives.device)
-    examples = torch.cat([ranges(first, counts), own])
-    return SeenItems.of(examples, torch.cat([rows.repeat_interleave(counts), positives]), own)
+    numbers = torch.arange(len(positives), device=positives.device)
+    examples = torch.cat([ranges(first, counts), numbers])
+    return SeenItems.of(examples, torch.cat([rows.repeat_interleave(counts), positives]), numbers)

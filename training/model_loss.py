@@ -26,7 +26,7 @@ def build_objective(experiment: ExperimentConfig, data: PreparedData, device: to
     config, tower, training = experiment.objective, experiment.tower, experiment.training
     targets = Targets.of(experiment, data)
     statistics = PreparedStatistics(data, tower.user.context, training.since, targets)
-    # The repeat term ranks used items, so they are no candidates beside the first use of another one.
+    # The repeat term ranks used items, so these are no candidates beside the first use of another item.
     masks = wants_repeats(experiment, data) and config.candidates == "drawn" and config.loss.masks_seen
     context = BuildContext(
         statistics, tower.scoring, training.seed, device, config.mask_known or masks, tower.dimension
@@ -58,7 +58,7 @@ def model_loss(
 ) -> StepLoss:
     """The loss of a batch; candidates are drawn with `random`.
 
-    With several processes, `batch` is one's part; candidates from the batch are those of all parts.
+    With several processes, `batch` is the part of this one; candidates from the batch come from all parts.
     """
     histories, targets, groups = batch.histories, batch.targets, None
     items: ItemEncoder = model
@@ -91,7 +91,7 @@ def model_loss(
 
 @dataclass(frozen=True)
 class _Catalog:
-    """Item vectors [N, D] that a step has computed once for all."""
+    """Item vectors [N, D] that a step computes once for all uses."""
 
     vectors: Tensor
     model: TwoTowers
@@ -123,10 +123,10 @@ def _gathered(objective: Objective, batch: Batch, vectors: Tensor, world: World)
 def seen_items(batch: Batch, world: World = ALONE) -> SeenItems:
     """The items of each example's user, as far as the batch (of all processes) reads or predicts them.
 
-    Of queries whose items share answers, these are the items of the same answer.
+    For queries whose items share an answer, these are the items of that answer.
     """
     histories = batch.histories
-    own = histories.users if batch.groups is None else batch.groups
-    users = torch.cat([batch.owners, own])
+    groups = histories.users if batch.groups is None else batch.groups
+    users = torch.cat([batch.owners, groups])
     rows = torch.cat([histories.rows, batch.targets])
-    return SeenItems.of(world.gathered(users), world.gathered(rows), own)
+    return SeenItems.of(world.gathered(users), world.gathered(rows), groups)

@@ -14,7 +14,7 @@ from turret.training.errors import TrainingError
 if TYPE_CHECKING:
     import torch
 
-# Parameters of mallopt, from malloc.h.
+# These parameters of mallopt are from malloc.h.
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
 LARGEST_REUSED = 32 * 2**20
 
@@ -80,11 +80,11 @@ def pick_device(name: str) -> "torch.device":
 
 
 def matmul_dtype(device: "torch.device", precision: str) -> "torch.dtype | None":
-    """The type of products: bfloat16 where the device multiplies it, 4 to 8 times as fast; None: float32."""
+    """The type of products: bfloat16 where the device multiplies it, 4 to 8 times as fast; else None."""
     import torch
 
     if precision == "auto":
-        # Without instructions for bfloat16 products torch is slower in it.
+        # Without instructions for bfloat16 products torch is slower in bfloat16.
         known = torch.cpu.get_capabilities()
         has_products = any(known.get(name, False) for name in ("amx_bf16", "avx512_bf16"))
         return torch.bfloat16 if device.type == "cuda" or has_products else None

@@ -12,7 +12,7 @@ def stream(seed: int, purpose: str, step: int) -> np.random.Generator:
 
 
 def purpose_of_process(purpose: str, rank: int) -> str:
-    """The purpose of a stream that differs between processes; that of process 0 is a single process's."""
+    """The purpose of a stream that differs between processes; process 0 has that of a process alone."""
     return purpose if rank == 0 else f"{purpose} of process {rank}"
 
 

@@ -38,7 +38,7 @@ from turret.training.records.loggers import LOGGERS_FILE, TENSORBOARD, WANDB
 from turret.training.used_items import reads_sets
 from turret.training.verdict.verdict import Finding, finding, verdict
 
-# The data and the experiment of commands that name none.
+# Commands that name no data or no experiment take these.
 DATA, EXPERIMENT = Path("var/prepared"), "youtubednn"
 RUN, MODEL, CHECKPOINT = "run.json", "model.safetensors", "checkpoint.safetensors"
 # The folder of a refit that has not ended, and the model that it has made.
@@ -103,7 +103,7 @@ class Run:
             raise TrainingError(f"{error}; install the package that adds it, or train again.") from None
 
     def open_data(self, folder: Path | None = None) -> PreparedData:
-        """Open its data, at the stored path or in `folder`.
+        """Open the data of the run, at the stored path or in `folder`.
 
         Raises TrainingError for a folder that was moved, and for another fingerprint.
         """
@@ -120,7 +120,7 @@ class Run:
         return data
 
     def model_file(self, part: HistoryEnd = "end") -> Path:
-        """The file of the model that is served; for the validation part, of that not trained on it."""
+        """The file of the served model; for the validation part, of the model that was not trained on it."""
         return self.folder / (REFITTED if self.is_refitted() and part != "validation" else MODEL)
 
     def open_model(self, data: PreparedData, part: HistoryEnd = "end") -> TwoTowers:
@@ -187,7 +187,7 @@ class Run:
         Baselines are fitted on the same events as the model.
 
         Args:
-            data: that of the run.
+            data: the data of the run.
             part: the part with the targets.
             baselines: the names of baselines, or "all"; popularity is always one.
 
@@ -195,12 +195,12 @@ class Run:
             TrainingError: there is no model yet, the part is empty, or a baseline can't be fitted.
         """
         chosen, left_out = chosen_baselines(baselines, data, self.experiment.evaluation.exclude_seen)
-        limits = {one.name: limit for one in chosen if (limit := one.limits(data))}
+        limits = {baseline.name: limit for baseline in chosen if (limit := baseline.limits(data))}
         known = with_validation(data) if part == "test" and self.is_refitted() else data
         evaluated, per_user = evaluate_rankers(
             {
                 TOWERS: lambda: self.open_ranker(data, part),
-                **{one.name: partial(one.fit, known, part) for one in chosen},
+                **{baseline.name: partial(baseline.fit, known, part) for baseline in chosen},
             },
             data,
             part,
@@ -247,8 +247,8 @@ class Run:
 class StoredRepeats(Settings):
     """The repeat term, None where it is left out, and the metric of validation users it was not fitted on.
 
-    The metric, by its name, ranks used items too, unlike those of the epochs; beside it are those of the
-    slots. Empty where none is measured.
+    `validation` has the metric by its name, over used items too, unlike the metric of an epoch, and beside it
+    the metrics of the slots. It is empty where none is measured.
     """
 
     term: RepeatTerm | None
@@ -263,7 +263,7 @@ def with_validation(data: PreparedData) -> PreparedData:
 
 
 def refit_findings(run: Run) -> Iterator[Finding]:
-    """A refit that was interrupted."""
+    """The finding that a refit was interrupted, if it was."""
     progress = run.progress()
     if progress is not None and progress.finished and run.lacks_refit():
         sentence = (
@@ -284,8 +284,9 @@ def replace_json(path: Path, content: dict[str, Any]) -> str:
 def check_same_run(world: World, run: Run) -> None:
     """Raise TrainingError unless all processes of torchrun train `run`, with one release, data and settings.
 
-    Each machine may have its own: where only the order of the items differs, training would go on, and make
-    one vector of two items. A script that does not join the others would train the run once in each process.
+    Each machine may have its own copy: where only the order of the items differs, training would go on, and
+    make one vector of two items. A script that does not join the others would train the run once in each
+    process.
     """
     if world.size < process_count():
         raise TrainingError(

@@ -1,4 +1,4 @@
-"""What a run makes of used items: whether answers leave them out, and the targets of the towers if not."""
+"""The part of used items in a run: whether answers leave them out, and the towers' targets if not."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,13 +13,13 @@ from turret.training.config.experiment import ExperimentConfig
 from turret.training.errors import TrainingError
 
 _USERS_A_BLOCK = 65536
-_DAY = 86_400_000  # in the milliseconds of times
-# Older targets have the weight of this many half-lives, so that no batch is without any.
+_DAY = 86_400_000  # ms, the unit of times
+# Older targets have the weight of this many half-lives, so that no batch is without a weight.
 _MOST_HALVES = 20.0
 
 
 def kind_spans(data: PreparedData, seen: Seen) -> NDArray[np.float64]:
-    """As `data.kinds.left_out_for`. Raises TrainingError for a kind that the data doesn't have."""
+    """The result of `left_out_for`. Raises TrainingError for a kind that the data doesn't have."""
     kinds = data.manifest.kinds
     known = [name for name, kind in kinds.items() if kind.role != "ignored"]
     unknown = [name for name in seen if name not in known] if isinstance(seen, tuple) else []
@@ -38,7 +38,7 @@ def leaves_out_all(data: PreparedData, seen: Seen) -> bool:
 
 
 def consuming_kinds(data: PreparedData, seen: Seen) -> list[str]:
-    """The kinds whose items are left out, for ever or for some days: those of histories, and negatives."""
+    """The kinds whose items are left out, for ever or for some days: kinds of histories, and negatives."""
     kinds = data.manifest.kinds
     names = [*read_kinds(kinds), *negative_kinds(kinds)]
     spans = left_out_for(kinds, seen, names)[:-1]
@@ -55,8 +55,8 @@ def wants_repeats(experiment: ExperimentConfig, data: PreparedData) -> bool:
 def reads_sets(experiment: ExperimentConfig, data: PreparedData) -> bool:
     """Whether a user tower reads each item of a history once, at its first use.
 
-    A tower of sets beside a repeat term does: in training a repeat would tell the target, and so it expects
-    none afterwards.
+    A tower of sets beside a repeat term does: in training a repeat would tell the target, so the tower
+    expects no repeat afterwards.
     """
     return experiment.tower.user.context in SETS and wants_repeats(experiment, data)
 
@@ -65,13 +65,13 @@ def reads_sets(experiment: ExperimentConfig, data: PreparedData) -> bool:
 class Targets:
     """The events that the towers of a run learn to predict.
 
-    These are all events, of data with kinds those of target kinds. Where a repeat term ranks the used items,
-    they are the first events of each user and item, which the term can't predict: those of signal kinds too,
-    which are most of the events of a shop, with the weight `training.signal_weight`.
+    Targets are all events, or the events of target kinds in data with kinds. Where a repeat term ranks the
+    used items, targets are the first events of each user and item, which the term can't predict: events of
+    signal kinds too, which are most of the events of a shop, with the weight `training.signal_weight`.
 
-    `chosen` is bool [E]; None for all events. `first_uses` [E] are those of each user and item that a tower
-    of sets reads (`reads_sets`), else None. `half_life` is the time in days in which weights halve, back from
-    the newest event of the training part; 0 for equal ones.
+    `chosen` is bool [E]; None for all events. `first_uses` [E] are the first events of each user and item if
+    a tower of sets reads them (`reads_sets`), else None. `half_life` is the time in days in which weights
+    halve, back from the newest event of the training part; 0 for equal ones.
     """
 
     data: PreparedData
@@ -82,7 +82,7 @@ class Targets:
 
     @classmethod
     def of(cls, experiment: ExperimentConfig, data: PreparedData) -> "Targets":
-        """Those of a run of this experiment."""
+        """The targets of a run of this experiment."""
         chosen = None if data.kinds is None else data.are_targets(slice(None))
         half_life = experiment.training.half_life
         if half_life and data.manifest.time.kind != "timestamp":
@@ -109,13 +109,13 @@ class Targets:
         return between
 
     def only(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Those of the events at `positions` [P] that are targets."""
+        """The `positions` [P] whose events are targets."""
         return positions if self.chosen is None else positions[self.chosen[positions]]
 
     def weights(self, positions: NDArray[np.int64]) -> NDArray[np.float32]:
         """The weights of the targets at `positions` [B]: float32 [B]."""
-        own = self.data.weights
-        weights = np.ones(len(positions), dtype=np.float32) if own is None else own[positions]
+        stored = self.data.weights
+        weights = np.ones(len(positions), dtype=np.float32) if stored is None else stored[positions]
         if self.data.kinds is not None and self.signal_weight:
             weights = np.where(self.data.are_targets(positions), weights, self.signal_weight * weights)
         if self.half_life:
@@ -131,18 +131,18 @@ class Targets:
 
 def first_uses(data: PreparedData) -> NDArray[np.bool_]:
     """The events that are the first one of their user and item: bool [E]."""
-    found, offsets = np.zeros(len(data.event_items), dtype=np.bool_), np.asarray(data.offsets)
+    is_first, offsets = np.zeros(len(data.event_items), dtype=np.bool_), np.asarray(data.offsets)
     for first in range(0, len(offsets) - 1, _USERS_A_BLOCK):
         bounds = offsets[first : first + _USERS_A_BLOCK + 1]
         events = np.arange(bounds[0], bounds[-1])
-        found[events[firsts_of_each(data, events, np.diff(bounds))]] = True
-    return found
+        is_first[events[firsts_of_each(data, events, np.diff(bounds))]] = True
+    return is_first
 
 
 def firsts_of_each(
     data: PreparedData, events: NDArray[np.int64], lengths: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Of the `events` [P] of histories of `lengths` [B] the first of each item: ascending indices in [P]."""
+    """Ascending indices in [P] of the first event of each item, for `events` [P] of histories [B]."""
     owners = np.repeat(np.arange(len(lengths)), lengths)
     keys = owners * len(data.item_ids) + data.event_items[events].astype(np.int64)
     return np.sort(np.unique(keys, return_index=True)[1])

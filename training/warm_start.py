@@ -78,12 +78,12 @@ class ParentBundle:
 
     def check(self, towers: TowerConfig, item: Sequence[Feature], user: Sequence[Feature]) -> None:
         """Raise TrainingError unless the bundle's towers are `towers`, with features `item` and `user`."""
-        own, requested = named_settings(self.experiment().tower), named_settings(towers)
+        old, requested = named_settings(self.experiment().tower), named_settings(towers)
         for name, value in requested.items():
-            # A setting of only one of them follows from a differing kind, which comes first.
-            if name in own and value != own[name] and name.rpartition(".")[2] not in _IGNORED:
+            # A setting of only one of the two follows from a differing kind, which comes first.
+            if name in old and value != old[name] and name.rpartition(".")[2] not in _IGNORED:
                 raise TrainingError(
-                    f"tower.{name} = {value!r}, but the bundle {self.folder} has {own[name]!r}, and a warm "
+                    f"tower.{name} = {value!r}, but the bundle {self.folder} has {old[name]!r}, and a warm "
                     "start keeps the towers; leave the setting (or --experiment) out, or train without --from"
                 )
         for name, had, has in (("item", self.item_features, item), ("user", self.user_features, user)):
@@ -109,7 +109,7 @@ def warm_start_weights(model: TwoTowers, data: PreparedData, parent: ParentBundl
 
     Rows of the id table are matched by item id, those of feature tables by value, and those of kinds by name;
     other parameters are copied unchanged. New feature values and kinds start from zeros, which is the
-    encoding of unknown ones.
+    encoding of unknown values and kinds.
 
     Returns:
         Sentences with the numbers of items in both catalogs, only in the new one and only in the old one, and
@@ -123,8 +123,8 @@ def warm_start_weights(model: TwoTowers, data: PreparedData, parent: ParentBundl
     parent.check(model.config, item, user)
     check_files(parent.folder, read_manifest(parent.folder))
     learnt = load_file(parent.folder / "model.safetensors")
-    found = (parent.items.row(one) for one in data.item_ids.ids(range(len(data.item_ids))))
-    rows = torch.tensor([-1 if row is None else row for row in found])
+    parent_rows = (parent.items.row(item_id) for item_id in data.item_ids.ids(range(len(data.item_ids))))
+    rows = torch.tensor([-1 if row is None else row for row in parent_rows])
     # The id table has no row of an item that had no event when the parent was trained.
     trained = len(learnt[_ID_TABLE]) if _ID_TABLE in learnt else len(parent.items)
     rows[rows >= trained] = -1
@@ -146,8 +146,8 @@ def warm_start_weights(model: TwoTowers, data: PreparedData, parent: ParentBundl
             parameter.copy_(_select_rows(learnt[name], rows, default))
         elif name.startswith(_KINDS):  # zeros where the parent has none, as its data had no kinds
             had = {kind: code for code, kind in enumerate(parent.kinds)}
-            own = torch.tensor([had.get(kind, -1) for kind in read_kinds(data.manifest.kinds)])
-            parameter.copy_(_select_rows(learnt.get(name, torch.zeros(1, 1)), own, torch.zeros(())))
+            old_rows = torch.tensor([had.get(kind, -1) for kind in read_kinds(data.manifest.kinds)])
+            parameter.copy_(_select_rows(learnt.get(name, torch.zeros(1, 1)), old_rows, torch.zeros(())))
         elif name in codes:
             parameter.copy_(_select_rows(learnt[name], codes[name], torch.zeros(())))
         elif name in learnt and learnt[name].shape == parameter.shape:

@@ -18,7 +18,7 @@ Table = NDArray[np.float32]
 Rows = NDArray[np.int64]
 
 
-# Rows to prefetch ahead.
+# Rows are prefetched so many rows ahead.
 AHEAD = 4
 
 
@@ -66,8 +66,8 @@ def update_rows(
 ) -> None:
     """Update the rows of the groups from `start` to `stop`.
 
-    Group g has the indices `order[groups[g]:groups[g + 1]]` into `rows` [n] and their gradient [n, D], all of
-    the same row.
+    Group g has the indices `order[groups[g]:groups[g + 1]]` into `rows` [n] and their gradient [n, D], which
+    all belong to the same row.
     """
     total = np.empty(table.shape[1], np.float32)
     for group in range(start, stop):
@@ -135,9 +135,9 @@ def lazy_tables(
 ) -> tuple[list[nn.Embedding], str]:
     """The tables that are updated by row, and a line for the run, empty where no table is large.
 
-    Raises TrainingError where `training.tables` is lazy and they can't be.
+    Raises TrainingError where `training.tables` is lazy and the tables can't be updated by row.
     """
-    tables = [one for one in model.modules() if isinstance(one, nn.Embedding)]
+    tables = [module for module in model.modules() if isinstance(module, nn.Embedding)]
     large = [table for table in tables if table.num_embeddings >= LARGE]
     if not large:
         return [], ""
@@ -173,7 +173,7 @@ class Optimiser:
         table_ids = {id(table.weight) for table in tables}
         self.parameters = [parameter for module in modules for parameter in module.parameters()]
         dense = [parameter for parameter in self.parameters if id(parameter) not in table_ids]
-        # By the prefix of their moments in a checkpoint; a tower may have no other parameters than its table.
+        # The keys are prefixes of moments in a checkpoint; a tower may have no parameters but its table's.
         self.optimisers: dict[str, torch.optim.Optimizer] = {}
         if dense:
             self.optimisers[""] = torch.optim.AdamW(
@@ -200,7 +200,7 @@ class Optimiser:
         squares: list[Tensor] = []
         for parameter in self.parameters:
             if parameter.grad is not None and parameter.grad.is_sparse:
-                # Sums the gradients of repeated rows.
+                # This sums the gradients of repeated rows.
                 parameter.grad = parameter.grad.coalesce()
             if parameter.grad is not None:
                 squares.append(_values(parameter.grad).square().sum())
@@ -241,7 +241,7 @@ def _values(gradient: Tensor) -> Tensor:
 def learning_rate_factor(step: int, steps: int, warmup: float, decay: float) -> float:
     """The factor of the experiment's learning rate, in (0, 1], at `step`, from 0, of all `steps` of a run.
 
-    It rises to 1 in the share `warmup` of the steps, and falls by a half cosine to `decay`.
+    The factor rises to 1 in the share `warmup` of the steps, and falls by a half cosine to `decay`.
     """
     rise = warmup * steps
     if step < rise:

@@ -32,7 +32,7 @@ from turret.training.run import (
 from turret.training.used_items import wants_repeats
 from turret.training.warm_start import ParentBundle, warm_start_weights
 
-# Runs with fewer steps report it. Adam's first steps are as long as the learning rate, however small the
+# A run with fewer steps reports that. Adam's first steps are as long as the learning rate, however small the
 # gradients of a trained model are; randomly initialised vectors need more steps.
 FEW_WARM_STEPS, FEW_STEPS = 20, 100
 
@@ -49,9 +49,9 @@ def train(
 ) -> Progress:
     """Train `run` on `data`, from the start or from its checkpoint; `observe` may end it at an evaluation.
 
-    The folder stays unchanged when the run can't begin. Without `loggers` it has those that it began with,
-    or TensorBoard. The best metric is that with the repeat term, if the run has one. A run that is observed
-    has no refit.
+    The folder stays unchanged when the run can't begin. Without `loggers` a resumed run keeps the loggers
+    that it began with, and a new one has TensorBoard. The best metric includes the repeat term, if the run
+    has one. A run that is observed has no refit.
 
     Raises:
         TrainingError: the folder has a run and neither `resume` nor `overwrite` is set, the experiment
@@ -72,7 +72,7 @@ def train(
     else:
         _begin(trainer, has_refit=observe is None and _has_refit(trainer))
     progress, users, report = trainer.train(loggers or DEFAULT), trainer.users, trainer.report
-    del trainer  # its tables and their moments
+    del trainer  # frees its tables and their moments
     if world.leads and wants_repeats(run.experiment, data):
         _add_repeats(run, data, users, report)
     if world.agreed(run.lacks_refit()) and not world.agreed(run.is_refitted()):
@@ -114,7 +114,7 @@ def _warm_start(trainer: Trainer) -> str:
 
 
 def _has_refit(trainer: Trainer) -> bool:
-    """Whether a refit is asked for, and there are parts that tell its epochs and measure it; else said."""
+    """Whether a refit is asked for and its parts are there: reports a missing part."""
     if not trainer.settings.refit:
         return False
     starts, ends = trainer.data.bounds("test")
@@ -129,8 +129,8 @@ def _has_refit(trainer: Trainer) -> bool:
 def _refit(run: Run, data: PreparedData, epochs: int, report: Report, world: World) -> None:
     """Train anew on the training and validation parts for the epochs that validation chose.
 
-    It is a run in a folder of its own until it has ended, and resumed as one. There is none where no epoch
-    was better than the parent bundle.
+    Until it has ended, the refit is a run in its own folder, and is resumed as one. There is no refit where
+    no epoch was better than the parent bundle.
     """
     if not epochs:
         return
@@ -151,10 +151,10 @@ def _refit(run: Run, data: PreparedData, epochs: int, report: Report, world: Wor
 
 
 def train_trial(run: Run, data: PreparedData) -> tuple[Progress, dict[str, Values]]:
-    """Train `run` in an empty folder, without a word, a logger or a refit.
+    """Train `run` in an empty folder, without reports, loggers or a refit.
 
-    Returns its progress, and what `values_of` has for the validation users by its best model, with the repeat
-    term of other users if it is kept.
+    Returns its progress, and the result of `values_of` for the validation users and its best model, with the
+    repeat term that was fitted on other users if it is kept.
     """
     trainer = Trainer(run, data, report=lambda _: None)
     assert trainer.users is not None
@@ -172,8 +172,8 @@ def _add_repeats(run: Run, data: PreparedData, users: Relevant | None, report: R
     """Fit the repeat term of a trained run, and keep it if it raises the metric of other users.
 
     Data without a validation part has the last training event of each user in its place. Returns the metric
-    of each user of the validation part as `values_of`, with the term if it is kept; nothing where none is
-    measured.
+    of each user of the validation part as `values_of`, with the term if it is kept; an empty dict where
+    nothing is measured.
     """
     settings, evaluation = run.experiment.training, run.experiment.evaluation
     (run.folder / REPEATS).unlink(missing_ok=True)
@@ -193,7 +193,7 @@ def _add_repeats(run: Run, data: PreparedData, users: Relevant | None, report: R
     sets, metric = slot_sets(data, users, "validation", evaluation), settings.metric
     without = values_of(towers, data, sets, metric, evaluation)
     values = values_across(towers, fit, data, sets, metric, evaluation)
-    figures = [means_of(one) for one in (without, values)]
+    figures = [means_of(user_values) for user_values in (without, values)]
     is_kept = figures[1][metric] > figures[0][metric]
     report(
         f"{part} {metric} {with_slots(figures[0], metric)} without the repeat term, "

@@ -54,14 +54,14 @@ def validation_users(data: PreparedData, settings: TrainingConfig) -> Relevant |
 
 
 def drawn_users(data: PreparedData, settings: TrainingConfig) -> Relevant:
-    """The users of the validation metric. Raises TrainingError for data that can't be validated by it."""
+    """The users of the validation metric. Raises TrainingError for data that it can't be measured on."""
     relevant = validated_items(data, settings.metric)
     random = stream(settings.seed, "validation users", 0)
     return sample_users(relevant, settings.validation_users, random)
 
 
 Report = Callable[[str], None]
-# Called after each evaluation with epoch and value; True ends the run.
+# It is called after each evaluation with the epoch and the value; True ends the run.
 Observe = Callable[[int, float], bool]
 
 
@@ -80,7 +80,7 @@ class Trainer:
         self.run, self.data, self.observe, self.world = run, data, observe, world
         self.report = report if world.leads else lambda line: None  # process 0 reports for all
         self.settings: TrainingConfig = experiment.training
-        kind_spans(data, experiment.evaluation.exclude_seen)  # refuses kinds that are not there
+        kind_spans(data, experiment.evaluation.exclude_seen)  # raises for unknown kinds
         self.device = pick_device(self.settings.device)
         self.model = build_model(experiment, data)
         self.model.to(self.device)
@@ -96,7 +96,7 @@ class Trainer:
         )
         self.users = validation_users(data, self.settings)
         self.slot, self.validated = self._validation_slot()
-        self.popularity = data.item_counts("train")  # ranks for users without a history
+        self.popularity = data.item_counts("train")  # the ranking for users without a history
         if world.size > 1:
             check_parts(self.objective, world.size)
         world.share(self.model)
@@ -105,8 +105,10 @@ class Trainer:
         self.progress = Progress()
 
     def _validation_slot(self) -> tuple[Slot, Relevant | None]:
-        """The items that validations rank, and the users with their targets: the new ones if a term ranks the
-        used ones, and some target is new."""
+        """The slot of the items that validations rank, and the users with their targets in it.
+
+        The slot has the new items if a repeat term ranks the used ones and some target is new.
+        """
         if (
             self.users is None
             or self.settings.metric == AUC
@@ -156,7 +158,7 @@ class Trainer:
         return min(seconds) * self.batches.steps_per_epoch
 
     def _begin_epoch(self) -> Iterator[Batch]:
-        """The batches of the epoch that are left."""
+        """The remaining batches of the epoch."""
         state = self.progress
         sampler = self.objective.sampler
         if sampler and sampler.holds_vectors and not state.step_in_epoch:
@@ -169,7 +171,7 @@ class Trainer:
         return batches if self.device.type == "cpu" else prefetched(batches, self.device)
 
     def _epoch(self, recorder: Recorder) -> float:
-        """Make the steps of an epoch that are left, and return the examples a second."""
+        """Make the remaining steps of an epoch, and return the number of examples per second."""
         begun, examples = recorder.seconds(), self.progress.examples
         state, settings = self.progress, self.settings
         label = f"epoch {state.epoch + 1}/{settings.epochs}"
@@ -195,8 +197,8 @@ class Trainer:
         factor = learning_rate_factor(state.step, planned, settings.warmup, settings.decay)
         self.optimiser.set_learning_rate(settings.learning_rate * factor)
         random = stream(settings.seed, purpose("draw"), state.step)
-        # On the CPU the products of the towers are no faster in bfloat16, and those of scores have a type of
-        # their own (`objective.products`).
+        # On the CPU the products of the towers are no faster in bfloat16, and products of scores have their
+        # own type (`objective.products`).
         is_mixed = self.device.type != "cpu" and settings.precision != "float32"
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=is_mixed):
             out = model_loss(self.objective, self.model, batch, random, self.world)
@@ -243,15 +245,15 @@ class Trainer:
     def validation_metric(self, users: Relevant) -> float:
         """The mean of `training.metric` over `users`; several processes share the work and get its value."""
         world = self.world
-        own = users.take(np.arange(world.rank, len(users.users), world.size))
-        experiment, count = self.run.experiment, len(own.users)
-        # The objective's scores where a loss does not rank by an inner product.
+        local_users = users.take(np.arange(world.rank, len(users.users), world.size))
+        experiment, count = self.run.experiment, len(local_users.users)
+        # A loss that does not rank by an inner product ranks by the objective's scores.
         scores = None if experiment.objective.loss.servable else self.objective.scores
         mean = 0.0
         if count:
             scores_of = tower_scores(self.model, self.data, "validation", self.popularity, scores)
             mean = metric_of(
-                scores_of, self.data, own, self.settings.metric, experiment.evaluation, self.slot
+                scores_of, self.data, local_users, self.settings.metric, experiment.evaluation, self.slot
             )
         if world.size == 1:
             return mean

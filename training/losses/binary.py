@@ -1,6 +1,6 @@
 """Losses that classify each candidate on its own, with the arguments of `objectives.contract.Loss`.
 
-They are at least zero, and the positive's part alone where no candidate is valid.
+The losses are at least zero, and equal the positive's part alone where no candidate is valid.
 """
 
 from typing import Annotated
@@ -76,7 +76,7 @@ def negative_sampling(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
 
 
 class NceSettings(HitSettings):
-    """Noise-contrastive estimation, with hits unless `remove_accidental_hits`.
+    """Noise-contrastive estimation, in which hits count unless `remove_accidental_hits` is set.
 
     `learned_normaliser` subtracts a learned constant from the scores.
     """
@@ -125,8 +125,8 @@ def gbce(
     """(beta softplus(-s_y) + sum_j softplus(s_j)) / (K + 1): the positive's probability is sigma(s_y)^beta.
 
     beta = alpha (t (1 - 1/alpha) + 1/alpha) = 1 - t (1 - alpha), with alpha = K / (N - 1) the share of the
-    negatives that was drawn and K an example's valid candidates. At t = 1 sigma(s_i) goes to the true p_i,
-    under uniform draws.
+    negatives that was drawn and K the number of an example's valid candidates. At t = 1 sigma(s_i) goes to
+    the true p_i, under uniform draws.
 
     Args:
         positive: float [B], the scores s_y of the positives.

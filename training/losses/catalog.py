@@ -85,8 +85,8 @@ class CatalogObjective(Objective):
         positive = paired_scores(gather_rows(users, groups), examples.positive_vectors, examples.scoring)
         shares = examples.weights / total_weight(examples.weights)
         together = shares.new_zeros(len(users)).index_add(0, groups, shares)
-        own = (torch.arange(len(users), device=users.device), examples.positives[first])
-        hits = own if examples.seen is None else examples.seen.pairs()
+        positive_pairs = (torch.arange(len(users), device=users.device), examples.positives[first])
+        hits = positive_pairs if examples.seen is None else examples.seen.pairs()
         loss = blocked_softmax(
             users, positive[first], together, hits, items, None, examples.scoring, self.products
         )
@@ -162,12 +162,12 @@ def scalable_cross_entropy(positive: Tensor, bucketed: Tensor, draw: Draw, examp
     """Each example's greatest cross entropy, over its buckets, against its positive and the bucket's items.
 
     Within a bucket it is `sampled_softmax` with every item expected once: a lower bound of the full softmax,
-    which one bucket of everything is.
+    and equal to it with one bucket of everything.
 
     Args:
         positive: [B] tempered scores of the positives.
         bucketed: [L, K] tempered scores of the items of a bucket, one line for each example in it.
-        draw: of L lines: log counts of zero, valid where an item is not the example's positive.
+        draw: the draw of L lines: log counts are zero, an item is valid unless it is the example's positive.
         examples: int64 [L], which example a line is about.
 
     Returns:
@@ -183,8 +183,8 @@ class BucketedObjective(Objective):
     """Scalable cross entropy (Mezentsev et al. 2024): hard candidates by random directions, nothing drawn.
 
     A direction is a Gaussian mixture of the batch's user vectors (the paper's "Mix"), so that buckets form
-    where users are. Buckets larger than the batch or the catalog take all there is. Examples in no bucket
-    don't count: the mean is over those that are in one.
+    where users are. A bucket larger than the batch or the catalog takes all of it. Examples in no bucket
+    don't count: the mean is over the examples that are in one.
     """
 
     def __init__(

@@ -24,7 +24,7 @@ from turret.training.samplers.core.settings import BuildContext
 def huffman_paths(counts: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
     """The paths of Huffman's tree: no binary tree has a smaller mean length of path under these counts.
 
-    Of equal counts the older node is merged first, so that items without a count share a balanced part.
+    Between equal counts the older node is merged first, so that items without a count share a balanced part.
 
     Args:
         counts: int64 [N], how often each item is a positive.
@@ -49,7 +49,7 @@ def huffman_paths(counts: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
     while (parents[at] >= 0).any():
         nodes.append(np.where(parents[at] >= 0, parents[at] - size, -1))
         turns.append(signs[at])
-        # The root has no parent and no sign, so that a path that is there stays there.
+        # The root has no parent and no sign, so that a path that has reached it stays there.
         at = np.where(parents[at] >= 0, parents[at], at)
     if not nodes:
         return torch.zeros(size, 0, dtype=torch.int64), torch.zeros(size, 0)
@@ -187,14 +187,14 @@ class HierarchicalObjective(Objective):
 def frequency_clusters(counts: NDArray[np.int64], clusters: int) -> Tensor:
     """Clusters of equal size, cut from the order of falling frequency (ties by row; Mikolov et al. 2011).
 
-    Of equal size, because the largest cluster decides the cost of a step.
+    The sizes are equal, because the largest cluster decides the cost of a step.
 
     Args:
         counts: int64 [N], how often each item is a positive.
         clusters: C, or 0 for the square root of N, where C + N / C is smallest.
 
     Returns:
-        int64 [C, S], the rows of each cluster; -1 fills those that have one item fewer than the largest.
+        int64 [C, S], the rows of each cluster; -1 fills clusters with one item fewer than the largest.
 
     Raises:
         TrainingError: there are fewer items than clusters.

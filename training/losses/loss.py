@@ -1,4 +1,4 @@
-"""The decorator `loss`, by which a function of scores is a loss of an experiment, and the terms of losses."""
+"""The decorator `loss`, which makes a function of scores a loss of experiments, and terms of such losses."""
 
 import math
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from turret.training.samplers.core.contract import Draw
 
 Function = TypeVar("Function", bound=Callable[..., Tensor])
 _SETTINGS: dict[Callable[..., Tensor], type[LossSettings]] = {}
-# An argument that the catalog gives and not the experiment.
+# The catalog gives this argument, not the experiment.
 _ITEM_COUNT = "item_count"
 
 
@@ -39,28 +39,30 @@ def loss(
     def register(function: Function) -> Function:
         annotations = get_type_hints(function, include_extras=True)
         names = [
-            name for name, one in signature(function).parameters.items() if one.kind is Parameter.KEYWORD_ONLY
+            name
+            for name, parameter in signature(function).parameters.items()
+            if parameter.kind is Parameter.KEYWORD_ONLY
         ]
-        given = [name for name in names if name != _ITEM_COUNT]
+        setting_names = [name for name in names if name != _ITEM_COUNT]
 
         class Built(base):  # type: ignore[misc] # a class of the caller's
             """Settings that build the function."""
 
             def build(self, item_count: int = 0) -> Callable[..., Tensor]:
                 """The function with these settings, for a catalog of N = `item_count`."""
-                settings = {name: getattr(self, name) for name in given}
+                settings = {name: getattr(self, name) for name in setting_names}
                 if _ITEM_COUNT in names:
                     settings[_ITEM_COUNT] = item_count
                 return partial(function, **settings) if settings else function
 
             def pair_loss(self) -> Callable[..., Tensor] | None:
-                return pairs and partial(pairs, **{name: getattr(self, name) for name in given})
+                return pairs and partial(pairs, **{name: getattr(self, name) for name in setting_names})
 
         for name, value in traits.items():
-            getattr(base, name)  # refuses another name
+            getattr(base, name)  # raises for an unknown trait
             setattr(Built, name, value)
         fields: dict[str, Any] = {"kind": (Literal[kind], kind)} | {
-            name: (annotations[name], signature(function).parameters[name].default) for name in given
+            name: (annotations[name], signature(function).parameters[name].default) for name in setting_names
         }
         _SETTINGS[function] = create_model(
             kind,
@@ -92,8 +94,8 @@ def minus_log_count(drawn: Tensor, draw: Draw) -> Tensor:
 def masked(corrected: Tensor, draw: Draw) -> Tensor:
     """Scores [B, K] with minus infinity in place of masked candidates.
 
-    That is no softmax mass, a sigmoid or hinge loss of zero, and a gradient of exactly zero for any
-    score.
+    A masked candidate has no softmax mass, a sigmoid or hinge loss of zero, and a gradient of exactly zero
+    for any score.
     """
     return torch.where(draw.valid, corrected, float("-inf"))
 
@@ -101,8 +103,8 @@ def masked(corrected: Tensor, draw: Draw) -> Tensor:
 def log_sum_exp(scores: Tensor) -> Tensor:
     """log sum_j exp s_j over masked scores [B, K]: [B], minus infinity where no candidate is left.
 
-    Such an example gets a gradient of zero instead of the nan of `torch.logsumexp`. The exponentials
-    are stored for the gradient, which makes it faster too.
+    An example without candidates gets a gradient of zero instead of the nan of `torch.logsumexp`. The
+    exponentials are stored for the gradient, which becomes faster too.
     """
     if not scores.shape[1]:
         return scores.sum(dim=1) - math.inf

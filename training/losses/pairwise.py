@@ -16,7 +16,7 @@ _DELTA = Field(ge=-1e6, le=1e6)
 
 
 def cosine_embedding_of_pairs(cosines: Tensor, positive: Tensor, *, margin: float) -> Tensor:
-    """1 - cos for a label of 1, max(0, cos - margin) for the other.
+    """1 - cos for a label of 1, and max(0, cos - margin) for the other label.
 
     Args:
         margin: the cosine below which a pair that does not belong together has no loss.
@@ -41,7 +41,7 @@ def ranking(
     """mean_j softplus(-(s_y - s_j - delta)).
 
     `delta` = 0 is BPR. `delta` = log(N - 1) makes each pair the complementary sum sampling of one uniform
-    candidate, log(exp s_y + (N - 1) exp s_j) - s_y. Not corrected for the sampler.
+    candidate, log(exp s_y + (N - 1) exp s_j) - s_y. The loss is not corrected for the sampler.
 
     Args:
         positive: float [B], the scores s_y of the positives.
@@ -64,7 +64,7 @@ def ranking(
         tensor([0.2201])
     """
     if delta == "complementary_sum":
-        # A catalog of one item has no pairs, and any number does for it.
+        # A catalog of one item has no pairs, so any number will do.
         delta = math.log(max(item_count - 1, 1))
     return mean_of_valid(softplus(_behind(positive, drawn, draw, delta)), draw)
 
@@ -154,7 +154,7 @@ def cosine_embedding(
 
 
 def binary_cross_entropy_of_pairs(scores: Tensor, positive: Tensor) -> Tensor:
-    """softplus(-s) for a label of 1, softplus(s) for the other: -log sigma(s) and -log(1 - sigma(s)).
+    """softplus(-s) for a label of 1, softplus(s) for the other label: -log sigma(s), -log(1 - sigma(s)).
 
     Returns:
         [B], at least zero.

@@ -1,4 +1,4 @@
-"""Every loss by kind: those of Turret, and those of the entry points `turret.losses`."""
+"""The registry of losses by kind: those of Turret, and those of the entry points `turret.losses`."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ from turret.training.losses.loss import decorated
 from turret.training.objectives.contract import LossSettings
 from turret.training.samplers.core.settings import one_of
 
-# Importing a module names its functions.
+# Importing a module registers its decorated functions.
 _MODULES = {
     import_module(f"turret.training.losses.{name}").__name__
     for name in ("catalog", "sampled", "binary", "pairwise")
@@ -28,7 +28,7 @@ LOSSES: dict[str, type[LossSettings]] = registry(
     kind_of,
 )
 
-# For mypy a union whose members are known only when Turret runs is its base class.
+# The members of the union are known only when Turret runs, so mypy sees their base class.
 if TYPE_CHECKING:
     LossConfig = LossSettings
 else:

@@ -1,6 +1,6 @@
 """Softmax losses over a draw, with the arguments of `objectives.contract.Loss`; see docs/estimators.md.
 
-They are at least zero, but where it says otherwise, and exactly zero where no candidate is valid.
+A loss is at least zero unless its docstring says otherwise, and exactly zero where no candidate is valid.
 """
 
 import math
@@ -20,8 +20,8 @@ def sampled_softmax(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
 
     The sum over the draw estimates the softmax's other terms without bias, because the positive is
     kept exactly and masked among the drawn. With the whole catalog as the draw (l = 0) this *is* the
-    full softmax. Wrong with counts that are not those of the draw: a temperature applied afterwards or
-    a floor under q bends the long tail.
+    full softmax. The loss is wrong with counts that are not those of the draw: a temperature applied
+    afterwards or a floor under q bends the long tail.
 
     Args:
         positive: float [B], the scores s_y of the positives.
@@ -198,7 +198,7 @@ def blackout(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
     if not ((ahead > _FAR_AHEAD).any() or (of_positive < _SMALL_SHARE).any()):
         return _from_shares(shares)
     rows = ((ahead > _FAR_AHEAD) | (of_positive < _SMALL_SHARE)).nonzero()[:, 0]
-    # Filled with a constant, these rows send no gradient that isn't finite through the shares.
+    # These rows are filled with a constant, so that all gradients through the shares are finite.
     plain = _from_shares(shares.index_fill(0, rows, 0.5))
     return plain.index_copy(0, rows, _from_logarithms(corrected[rows]))
 
@@ -208,10 +208,10 @@ def _from_shares(shares: Tensor) -> Tensor:
 
 
 def _from_logarithms(corrected: Tensor) -> Tensor:
-    """The same for scores [B, 1 + K], exact where the largest candidate has nearly all of the mass.
+    """`_from_shares` by the scores [B, 1 + K], exact where the largest candidate has nearly all of the mass.
 
-    With R the sum without it, log(1 - p) of that candidate is -softplus(its score - log R), and all other
-    candidates have shares of at most one half.
+    With R the sum without the largest candidate, its log(1 - p) is -softplus(its score - log R), and all
+    other candidates have shares of at most one half.
     """
     largest, position = corrected[:, 1:].max(dim=1, keepdim=True)
     rest = corrected.scatter(1, position + 1, float("-inf"))

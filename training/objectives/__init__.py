@@ -1,3 +1,3 @@
-"""From user vectors and draws to the loss of a step."""
+"""Objectives: they compute the loss of a step from user vectors and draws."""
 
 __all__ = ["arguments", "blocked", "contract", "sampled"]

@@ -1,4 +1,4 @@
-"""The arguments of an `Estimator`: those that don't fit are refused in a sentence."""
+"""Checks of the arguments of an `Estimator`: an error says which one doesn't fit, and what does."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +23,7 @@ class GivenStatistics:
     following: tuple[ArrayLike, ArrayLike] | None = None
 
     def item_counts(self) -> Counts:
-        """As of `ItemStatistics`. Raises TrainingError without counts."""
+        """How often each item is a positive, int64 [N]. Raises TrainingError without counts."""
         if self.counts is None:
             raise TrainingError("this sampler draws by popularity; give Estimator(counts=...), int64 [N].")
         counts = _array("counts", self.counts)
@@ -40,7 +40,7 @@ class GivenStatistics:
     target_counts = positive_counts = item_counts
 
     def bigram_counts(self) -> tuple[Counts, Counts]:
-        """As of `ItemStatistics`. Raises TrainingError without pairs."""
+        """Pairs and their counts, as in `ItemStatistics`. Raises TrainingError without pairs."""
         if self.following is None:
             raise TrainingError("this sampler draws by pairs; give Estimator(following=(rows, next)).")
         if not isinstance(self.following, tuple | list) or len(self.following) != 2:
@@ -60,10 +60,10 @@ class GivenStatistics:
 
 
 def _array(name: str, values: ArrayLike) -> NDArray[Any]:
-    """An array of whole numbers. Raises TrainingError for lists of several lengths and of other things."""
+    """An array of numbers. Raises TrainingError for lists of several lengths and for other values."""
     try:
         array = np.asarray(values)
-    except (TypeError, ValueError, RuntimeError) as error:  # of torch, too
+    except (TypeError, ValueError, RuntimeError) as error:  # NumPy and torch raise these
         raise TrainingError(f"{name} can't be an array ({error}); give whole numbers.") from None
     if array.dtype.kind not in "iufb":
         raise TrainingError(f"{name} holds {array.dtype}; give whole numbers.")
@@ -78,7 +78,7 @@ def check_tensors(**values: object) -> None:
 
 
 def check_settings(loss: object, sampler: object) -> None:
-    """Raise TrainingError for a loss or a sampler that is none, such as its name."""
+    """Raise TrainingError for a loss or a sampler that is not its settings, such as its name."""
     if not isinstance(loss, LossSettings):
         raise TrainingError(f"the loss is {loss!r}; give settings, such as losses.sampled_softmax().")
     if not isinstance(sampler, SamplerSettings | None):
@@ -86,7 +86,7 @@ def check_settings(loss: object, sampler: object) -> None:
 
 
 def check_shapes(users: Tensor, positives: Tensor, targets: Tensor | None, negatives: Tensor | None) -> None:
-    """Raise TrainingError for tensors of other numbers of examples."""
+    """Raise TrainingError for tensors whose numbers of examples differ."""
     if users.dim() != 2 or positives.dim() not in (1, 2) or len(positives) != len(users):
         raise TrainingError(
             f"users of shape {tuple(users.shape)} and positives of shape {tuple(positives.shape)} don't fit "
@@ -112,7 +112,7 @@ def check_rows(name: str, rows: Tensor, shape: tuple[int, ...], end: int, first:
 
 
 def weights_of(weights: Tensor | None, users: Tensor) -> Tensor:
-    """[B], ones where there are none, in the type of the user vectors."""
+    """The weights [B] in the type of the user vectors; ones where there are none."""
     if weights is None:
         return users.new_ones(len(users))
     check_tensors(weights=weights)

@@ -1,4 +1,4 @@
-"""The contract of losses and objectives: from the user vectors of a step to one number to descend."""
+"""The contract of losses and objectives, which turn the user vectors of a step into a number to minimise."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -18,9 +18,9 @@ from turret.training.samplers.core.settings import BuildContext
 Loss = Callable[[Tensor, Tensor, Draw], Tensor]
 """`(positive, drawn, draw) -> [B]`, unreduced.
 
-`positive` [B] has the scores s_y of the positives and `drawn` [B, K] those s_j of the candidates, divided by
-the temperature; `draw` has the log expected counts l_j of the candidates and l_y of the positives, and the
-mask of valid candidates.
+`positive` [B] has the scores s_y of the positives and `drawn` [B, K] the scores s_j of the candidates,
+divided by the temperature; `draw` has the log expected counts l_j of the candidates and l_y of the positives,
+and the mask of valid candidates.
 """
 
 PairLoss = Callable[[Tensor, Tensor], Tensor]
@@ -51,7 +51,7 @@ class SeenItems:
         return cls(numbers[: len(users)], rows, numbers[len(users) :])
 
     def among(self, ids: Tensor, examples: Tensor | None = None) -> Tensor:
-        """The candidates that the example's user has used, the positive among them.
+        """Which candidates the example's user has used, the positive among them.
 
         Args:
             ids: int64 [K], candidates that the batch shares, or [B, K].
@@ -67,7 +67,7 @@ class SeenItems:
         return torch.isin(owners.unsqueeze(1) * size + ids, self.users * size + self.rows)
 
     def pairs(self) -> tuple[Tensor, Tensor]:
-        """The nonzero entries of `among` the whole catalog, without a matrix of it.
+        """The nonzero entries of `among` the whole catalog, without building its matrix.
 
         Returns:
             int64 [L] and [L]: examples, ascending, and the item rows of each, ascending too.
@@ -124,7 +124,7 @@ class Examples:
         others: int64 [B, T], which other examples are positives of the same user vector; -1 for none. None
             where every user vector has one positive.
         negatives: int64 [B, K], candidates that came with the data, -1 for none; None where all are drawn.
-        negative_weights: [B, K], their weights as pairs; None where they are compared with the positive.
+        negative_weights: [B, K], the weights of pairs with `negatives`; None where these are candidates.
         groups: int64 [B], the user vector of each example; None where U = B and each has its own.
         seen: the items that each example's user has used; None unless the objective masks them.
         gathered: the examples of all processes, where there are several and the sampler draws from the batch.
@@ -150,7 +150,7 @@ class StepLoss:
     """The weighted mean `loss` of a step and the number of `masked` candidates, both scalars.
 
     `weight` is the scalar sum of the weights that the mean is over, by which the means of several processes
-    are put together; None where they can't be.
+    are put together; None where the means can't be.
     """
 
     loss: Tensor
@@ -159,7 +159,7 @@ class StepLoss:
 
 
 class Objective(nn.Module, ABC):
-    """Computes a step's loss in the one order: score, temperature, log expected count, mask, loss, mean.
+    """Computes a step's loss in a fixed order: score, temperature, log expected count, mask, loss, mean.
 
     Its parameters, if it has any, are trained beside the towers and stored in the checkpoint.
 
@@ -198,26 +198,26 @@ class LossSettings(Settings, ABC):
     kind: str
 
     draws: ClassVar[bool] = True
-    """Whether it is a loss over a draw; the others score the whole catalog."""
+    """Whether the loss is over a draw; other losses score the whole catalog."""
     needs_probabilities: ClassVar[bool] = False
-    """Whether it needs the expected count of the positive too."""
+    """Whether the loss needs the expected count of the positive too."""
     needs_fixed_size: ClassVar[bool] = False
     """Whether all draws need the same number of candidates."""
     needs_cosine: ClassVar[bool] = False
-    """Whether its margin is a cosine, so that scores have to be cosines at temperature 1."""
+    """Whether the loss has a margin that is a cosine, so that scores have to be cosines at temperature 1."""
     needs_absolute: ClassVar[bool] = False
-    """Whether it ignores the sign of a score."""
+    """Whether the loss ignores the sign of a score."""
     other_positives: ClassVar[Literal["kept", "corrected", "masked"]] = "masked"
-    """With several positives of a user vector, the part of the others in the loss of each: terms of the sum
-    that are kept as they are, terms corrected as the positive is, or none."""
+    """With several positives of a user vector, how the loss of each has the others: as terms of the sum that
+    are kept as they are, as terms that are corrected like the positive, or not at all."""
     servable: ClassVar[bool] = True
     """Whether the trained model ranks items by an inner product."""
     masks_seen: ClassVar[bool] = True
-    """Whether single items can be left out of it."""
+    """Whether single items can be left out of the loss."""
     blocked: ClassVar[bool] = False
-    """Whether its terms form a softmax that a step can compute block by block, without all scores at once:
-    log(exp p + sum_j exp(s_j - l_j)) - p, where p is the positive's score, less its own log count if the loss
-    `needs_probabilities`. Such a step doesn't call the function; the contract of losses holds both
+    """Whether the terms of the loss form a softmax that a step can compute block by block, without all scores
+    at once: log(exp p + sum_j exp(s_j - l_j)) - p, where p is the positive's score, less its own log count if
+    the loss `needs_probabilities`. Such a step doesn't call the function; the contract of losses holds both
     equal."""
 
     def pair_loss(self) -> PairLoss | None:

@@ -1,9 +1,9 @@
-"""The objective that scores the positives and the candidates of one draw, and over labelled pairs.
+"""The objectives that score the positives with the candidates of a draw, or labelled pairs.
 
-An example with several positives is an example for each, which knows the others. With probabilities pi_t of
-the positives y_t of a user vector, the loss is the sum of pi_t times that of y_t. A softmax keeps the other
-positives in its sum and masks them in the draw, so that the loss is the cross-entropy of the distribution pi;
-a loss that judges candidates one by one leaves them out.
+An example with several positives becomes an example for each of them, which knows the others. With
+probabilities pi_t of the positives y_t of a user vector, the loss is the sum of pi_t times the loss of y_t. A
+softmax keeps the other positives in its sum and masks them in the draw, so that the loss is the cross-entropy
+of the distribution pi; a loss that judges candidates one by one leaves them out.
 """
 
 from abc import ABC, abstractmethod
@@ -60,7 +60,8 @@ class HitSettings(DrawLossSettings, ABC):
 class SampledObjective(Objective):
     """A loss over the draw of a sampler.
 
-    If the loss has a `learned_normaliser`, it is subtracted from the scores (Mnih & Teh 2012, section 3).
+    If the loss has a `learned_normaliser`, that constant is subtracted from the scores (Mnih & Teh 2012,
+    section 3).
     """
 
     merges = True
@@ -82,7 +83,7 @@ class SampledObjective(Objective):
         draw = self._masked(self._draw(examples, random), examples)
         masked_count = draw.masked_count
         positive = paired_scores(examples.users, examples.positive_vectors, examples.scoring)
-        # Counts of each example's own are subtracted from a matrix of scores.
+        # Counts that differ between examples are subtracted from a matrix of scores.
         shared = draw.ids.dim() == draw.log_count.dim() == 1
         if self.settings.blocked and shared and not self.sampler.observes_scores:
             return self._blocked(examples, positive, draw)
@@ -172,7 +173,7 @@ def candidate_scores(examples: Examples, draw: Draw) -> Tensor:
 
 
 def own_scores(examples: Examples, ids: Tensor) -> Tensor:
-    """The scores of each user with candidates `ids` [B, K] of its own: [B, K]."""
+    """The scores of each user with its own candidates `ids` [B, K]: [B, K]."""
     distinct, positions = torch.unique(ids, return_inverse=True)
     vectors = examples.items.item_vectors(distinct)
     # One product with all distinct candidates, of which each example takes its own, beats B x K x D gathered
@@ -216,15 +217,15 @@ class PairsObjective(Objective):
         return StepLoss(weighted_mean(losses, weights), masked, weights.sum())
 
 
-# How far the probabilities of a user vector may be from 1: some are rounded to bfloat16.
+# The probabilities of a user vector may sum to 1 within this error, as some are rounded to bfloat16.
 MOST_ROUNDED = 0.01
 
 
-def one_for_each_positive(given: Examples, targets: Tensor | None) -> tuple[Examples, Tensor]:
+def one_for_each_positive(batch: Examples, targets: Tensor | None) -> tuple[Examples, Tensor]:
     """One example for each positive of a probability above zero, which is a factor of its weight.
 
     Args:
-        given: with positives int64 [B, T]; its vectors of positives are not read.
+        batch: examples with positives int64 [B, T], whose vectors are not read.
         targets: [B, T], the probability of each, zero where a row has fewer than T positives; None for 1 / T.
 
     Returns:
@@ -234,7 +235,7 @@ def one_for_each_positive(given: Examples, targets: Tensor | None) -> tuple[Exam
         TrainingError: shapes that do not fit, a negative probability, a row whose probabilities do not sum to
             one, or an item that a row has twice.
     """
-    positives = given.positives
+    positives = batch.positives
     if targets is None:
         targets = torch.full(positives.shape, 1.0 / max(positives.shape[1], 1), device=positives.device)
     _check(positives, targets)
@@ -243,17 +244,17 @@ def one_for_each_positive(given: Examples, targets: Tensor | None) -> tuple[Exam
     numbers = torch.full(positives.shape, -1, device=positives.device)
     numbers[present] = torch.arange(len(owners), device=positives.device)
     size = positives.shape[1]
-    # Of each column all columns but itself.
+    # A line of `rest` has all columns but its own.
     rest = torch.arange(size - 1, device=positives.device).expand(size, -1)
     rest = rest + (rest >= torch.arange(size, device=positives.device).unsqueeze(1))
     examples = replace(
-        given,
-        users=gather_rows(given.users, owners),
+        batch,
+        users=gather_rows(batch.users, owners),
         positives=positives[present],
-        weights=given.weights[owners] * targets[present].to(given.weights),
-        last_items=None if given.last_items is None else given.last_items[owners],
+        weights=batch.weights[owners] * targets[present].to(batch.weights),
+        last_items=None if batch.last_items is None else batch.last_items[owners],
         others=numbers[owners].gather(1, rest[columns]),
-        negatives=None if given.negatives is None else given.negatives[owners],
+        negatives=None if batch.negatives is None else batch.negatives[owners],
     )
     return examples, owners
 
@@ -274,7 +275,7 @@ def _check(positives: Tensor, targets: Tensor) -> None:
             f"row {row} of targets sums to {float(sums[row]):g}, and probabilities sum to 1; divide the row "
             "by its sum, put the rest into weights, and leave out a user vector without a positive."
         )
-    # Absent positives get rows of their own below zero, which differ from each other.
+    # Absent positives get negative rows, which differ from each other.
     absent = -1 - torch.arange(positives.shape[1], device=positives.device)
     ordered = torch.where(targets > 0.0, positives, absent).sort(dim=1).values
     twice = (ordered[:, 1:] == ordered[:, :-1]).any(dim=1)

@@ -1,3 +1,3 @@
-"""`turret report run` and `turret report compare`: what one run or several are, as a page."""
+"""`turret report run` and `turret report compare`: pages about one run or several."""
 
 __all__ = ["pages"]

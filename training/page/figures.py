@@ -30,18 +30,18 @@ Points = list[tuple[int, float]]
 
 
 def training_figures(runs: Mapping[str, Sequence[Run]]) -> list[tuple[str, str | None]]:
-    """The titles and the figures of trainings over one another, None for a curve without a point.
+    """The titles and the figures of trainings, drawn over one another; None for a figure without a point.
 
-    A run of several seeds has one curve a seed. Those with another validation metric have another scale, and
-    are left out of its figure. Of a single training there are more figures. Raises TrainingError for a
-    history that can't be read.
+    A run of several seeds has one curve a seed. Trainings with another validation metric have another scale,
+    and are left out of its figure. A single training has more figures. Raises TrainingError for a history
+    that can't be read.
     """
     drawn = [
         (label if number == 0 else "", run, COLOURS[index % len(COLOURS)], load_history(run.folder))
         for index, (label, seeds) in enumerate(runs.items())
         for number, run in enumerate(seeds)
     ]
-    # Of the first training: that of experiment.training.metric, or its slot of new items.
+    # The validation metric is that of the first training: its training.metric, or the slot of new items.
     every = (name for *_, history in drawn[:1] for entry in history for name in entry)
     validation = next((name for name in every if name.startswith("validation/")), "validation/")
     title = f"Validation {validation.removeprefix('validation/')}".rstrip()
@@ -54,14 +54,14 @@ def training_figures(runs: Mapping[str, Sequence[Run]]) -> list[tuple[str, str |
         lines = []
         for label, run, colour, history in drawn:
             points = [(int(entry["step"]), float(entry[name])) for entry in history if name in entry]
-            # Evenly thinned out, with the last.
+            # Points are thinned out evenly, and the last one is kept.
             lines.append((label, run, colour, points[:: -(len(points) // _MOST_POINTS or 1)][::-1]))
         figures.append((title, _lines(lines, name)))
     return figures
 
 
 def _lines(lines: Sequence[tuple[str, Run, str, Points]], name: str) -> str | None:
-    """Curves over the steps of training; those of the validation have a ring at the model that was kept."""
+    """Curves over the steps of training; validation curves have a ring at the model that was kept."""
     if not any(points for *_, points in lines):
         return None
     figure, axes = _axes(4.6, 2.1)

@@ -52,17 +52,17 @@ def run_page(
 
     Args:
         run: a run with a model.
-        data: that of the run.
+        data: the data of the run.
         part: the part with the targets.
-        k: the cut-off of the metrics; None for that of the metric of training.
+        k: the cut-off of the metrics; None for the cut-off of the metric of training.
         baselines: baselines that the page must have beside the evaluated ones, or "all".
 
     Raises:
         TrainingError: the run has no model yet, can't be evaluated, or has no metrics at `k`.
     """
     report = evaluated_report(run, data, part, baselines)
-    every = [one for one in report[TOWERS] if "coverage" not in one]
-    k, metric, own = _metrics_at_k(every, run.experiment.training.metric, k)
+    names = [name for name in report[TOWERS] if "coverage" not in name]
+    k, metric, metrics_at_k = _metrics_at_k(names, run.experiment.training.metric, k)
     rankers = [TOWERS, *sorted(report["differences"], key=lambda name: -report[name][metric]["mean"])]
     recommended, summaries = recommendations(run, data, part, k), [report[ranker] for ranker in rankers]
     return render(
@@ -76,12 +76,12 @@ def run_page(
         progress=run.progress(),
         rankers=rankers,
         best=rankers[1],
-        metrics=_titles(own, summaries),
-        other_metrics=_titles([name for name in every if name not in own], summaries),
+        metrics=_titles(metrics_at_k, summaries),
+        other_metrics=_titles([name for name in names if name not in metrics_at_k], summaries),
         figures=training_figures({"": [run]}),
         sliced=[name for name in SLICED if name in report],
         item=item_namer(data),
-        shares=share_figure({label: own["shares"] for label, own in recommended["spread"].items()}),
+        shares=share_figure({label: items["shares"] for label, items in recommended["spread"].items()}),
         **recommended,
         toml=experiment_toml(run.experiment, f"The experiment of {run.folder.name}, every setting in full"),
         environment=load_environment(run.folder),
@@ -95,10 +95,10 @@ def compare_page(
     """The HTML page about several runs; those without an evaluation of their model are evaluated.
 
     Args:
-        folders: those of at least two runs; the first one is the reference of all differences.
-        data: that of the runs, if it was moved.
+        folders: the folders of at least two runs; the first one is the reference of all differences.
+        data: the folder of their data, if it was moved.
         part: the part with the targets.
-        k: the cut-off of the metrics; None for that of the first run's metric of training.
+        k: the cut-off of the metrics; None for the cut-off of the first run's metric of training.
 
     Raises:
         TrainingError: there are fewer than two runs, they have different data, one has no model yet, or they
@@ -116,7 +116,7 @@ def compare_page(
     for run in (run for runs in sides for run in runs):
         evaluated_report(run, run.open_data(prepared.folder), part)
     report = compare(folders, part, user_groups(prepared, part, relevant_items(prepared, part)))
-    k, metric, own = _metrics_at_k(report["runs"][0]["metrics"], first.experiment.training.metric, k)
+    k, metric, metrics_at_k = _metrics_at_k(report["runs"][0]["metrics"], first.experiment.training.metric, k)
     labels = [f"{number}: {folder.name or folder}" for number, folder in enumerate(folders, start=1)]
     return render(
         "compare.html.j2",
@@ -126,7 +126,7 @@ def compare_page(
         runs=list(zip(labels, report["runs"], strict=True)),
         metric=metric,
         k=k,
-        metrics=_titles(own, [run["metrics"] for run in report["runs"]]),
+        metrics=_titles(metrics_at_k, [run["metrics"] for run in report["runs"]]),
         figures=training_figures(dict(zip(labels, sides, strict=True))),
     )
 
@@ -134,14 +134,14 @@ def compare_page(
 def evaluated_report(
     run: Run, data: PreparedData, part: EvaluatedPart, baselines: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """The report of `Run.evaluate`: the stored one, unless it is of an earlier model or lacks a baseline.
+    """The report of `Run.evaluate`: the stored one, unless it is about an earlier model or lacks a baseline.
 
     Raises TrainingError as `Run.evaluate`.
     """
     stored: dict[str, Any] = run.metrics().get(part) or {}
     if stored and (run.folder / PER_USER[part]).is_file():
         wanted, _ = chosen_baselines(baselines, data, run.experiment.evaluation.exclude_seen)
-        if all(one.name in stored["differences"] for one in wanted):
+        if all(baseline.name in stored["differences"] for baseline in wanted):
             return stored
     return run.evaluate(data, part, baselines)
 
@@ -149,14 +149,14 @@ def evaluated_report(
 def _metrics_at_k(metrics: Iterable[str], main: str, k: int | None) -> tuple[int, str, list[str]]:
     """The cut-off of a page, its main metric, and all metrics at it with the AUC, which has none.
 
-    The cut-off is `k`, else that of the metric of training `main`, else the smallest. The main metric is that
-    of training at the cut-off, or NDCG. Raises TrainingError where there are no metrics at `k`.
+    The cut-off is `k`, else the one of the metric of training `main`, else the smallest. The main metric is
+    the metric of training at the cut-off, or NDCG. Raises TrainingError where there are no metrics at `k`.
     """
     names = list(metrics)
     known = [int(name.partition("@")[2]) for name in names if name.startswith("ndcg@")]
-    kind, _, own = main.partition("@")
+    kind, _, main_k = main.partition("@")
     if k is None:
-        k = int(own) if own and int(own) in known else min(known)
+        k = int(main_k) if main_k and int(main_k) in known else min(known)
     if k not in known:
         raise TrainingError(
             f"-k {k}: the evaluation has k = {', '.join(map(str, known))} (evaluation.k); name one of these."
@@ -168,19 +168,19 @@ def _metrics_at_k(metrics: Iterable[str], main: str, k: int | None) -> tuple[int
 
 def _titles(names: Sequence[str], summaries: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """The metrics to show, with the names of those that are equal in all summaries: `hr@10 = recall@10`."""
-    shown = distinct_metrics([{name: one[name] for name in names} for one in summaries]) if names else {}
+    shown = distinct_metrics([{name: row[name] for name in names} for row in summaries]) if names else {}
     return {name: " = ".join([name, *equal]) for name, equal in shown.items()}
 
 
 def _commands(run: Run, data: PreparedData, baselines: Sequence[str]) -> str:
     """The commands from the prepared data to this page."""
-    folder, own = quote(str(data.folder.resolve())), quote(str(run.folder))
+    folder, run_folder = quote(str(data.folder.resolve())), quote(str(run.folder))
     origin = "" if run.origin is None else f" --from {quote(str(run.origin))}"
     return (
         f"turret train --data {folder} --experiment experiment.toml --run {AGAIN}{origin}\n"
         f"turret evaluate {AGAIN} --baselines {','.join(baselines)}\n"
         f"turret report run {AGAIN}\n"
-        f"turret report compare {own} {AGAIN}"
+        f"turret report compare {run_folder} {AGAIN}"
     )
 
 
@@ -216,10 +216,10 @@ def render(template: str, **values: Any) -> str:
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     environment.filters |= {name: getattr(text, name) for name in _FORMATS}
     environment.filters |= {name: form.format_map for name, form in _INTERVALS.items()}
-    titles = {name: one.title for name, one in BASELINES.items()} | {TOWERS: "this run"}
+    titles = {name: baseline.title for name, baseline in BASELINES.items()} | {TOWERS: "this run"}
     environment.filters |= {
         "ranker": lambda name: titles.get(name, name),
-        # Words between backquotes.
+        # Words between backquotes are code.
         "code": lambda sentence: Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(sentence)))),
     }
     environment.globals |= {

@@ -1,4 +1,4 @@
-"""What a run's model recommends: the first k items of every user, examples, their spread, nearest items."""
+"""Recommendations of a run's model: the first k items of each user, examples, spread, and nearest items."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ from turret.training.randomness import stream
 from turret.training.run import Run
 
 Counts = NDArray[np.int64]
-# An example has so many of the newest events, and at most so many targets.
+# The number of examples, and for each the most of its newest events and of its targets that are shown.
 EXAMPLES, NEWEST, MOST_TARGETS = 8, 6, 6
 GROUPS = 10
 ITEMS, NEAREST = 6, 5
@@ -34,8 +34,8 @@ def recommendations(run: Run, data: PreparedData, part: EvaluatedPart, k: int) -
         such users. Each has the rows of the newest items of the `history`, of the `recommended` items with
         their `hits`, and of the `targets`. `target_ranks` are ranks from 1 in the whole catalog, None for a
         target that is masked because the user had used it.
-        `spread`: that of the recommended items of all users, of the targets, and of the training events.
-        `neighbours`: as `nearest_items`.
+        `spread`: the result of `spread` for the recommended items of all users, the targets, and the training
+        events. `neighbours`: the result of `nearest_items`.
 
     Raises:
         TrainingError: the run has no model yet, or the part is empty.
@@ -43,19 +43,19 @@ def recommendations(run: Run, data: PreparedData, part: EvaluatedPart, k: int) -
     relevant, scores_of = relevant_items(data, part), run.open_ranker(data, part)
     count, seed = len(data.item_ids), run.experiment.training.seed
     seen = run.experiment.evaluation.exclude_seen
-    found = []
+    blocks = []
     with progress("listing recommendations", len(relevant.users)) as advance:
         for block in rank(scores_of, data, relevant.users, part, k, seen):
-            found.append(block["all"])
-            advance(len(found[-1]))
-    rows = np.concatenate(found)
+            blocks.append(block["all"])
+            advance(len(blocks[-1]))
+    rows = np.concatenate(blocks)
     hits = hits_of(rows, relevant, 0, count)
 
     random, has_hit = stream(seed, "examples", 0), np.any(hits, axis=1)
     hit, missed = (random.permutation(np.flatnonzero(has_hit == wanted)) for wanted in (True, False))
     with_hit = min(len(hit), max(EXAMPLES // 2, EXAMPLES - len(missed)))
     drawn = np.concatenate([hit[:with_hit], missed[: EXAMPLES - with_hit]])
-    # The whole catalog, -1 behind the items that are not masked.
+    # The whole catalog is ranked; -1 stands behind the items that are not masked.
     ranked = rank(scores_of, data, relevant.users[drawn], part, count, seen)
     whole = np.concatenate([block["all"] for block in ranked])
     popularity = data.item_counts("train")
@@ -112,7 +112,7 @@ def spread(counts: Counts, popularity: Counts) -> dict[str, Any]:
     return {
         "shares": [float(group.sum() / total) for group in groups],
         "coverage": float((counts > 0).mean()),
-        # Half the mean absolute difference over the mean.
+        # The Gini coefficient is half the mean absolute difference over the mean.
         "gini": float((2 * ranks - size - 1) @ np.sort(counts) / (size * total)),
         "popularity": float((counts * popularity).sum() / total),
     }

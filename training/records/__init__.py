@@ -1,3 +1,3 @@
-"""The records of a run: all that was measured on the way, and where it was made."""
+"""The records of a run: its measurements, and the environment in which it was trained."""
 
 __all__ = ["environment", "history", "loggers"]

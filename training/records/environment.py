@@ -58,7 +58,7 @@ def environment() -> dict[str, Any]:
     models = re.findall(r"(?m)^model name\s*:\s*(.+)$", listed)
     return {
         "python": platform.python_version(),
-        "versions": {name: found for name in PACKAGES if (found := package_version(name)) is not None},
+        "versions": {name: known for name in PACKAGES if (known := package_version(name)) is not None},
         "machine": {
             "system": platform.system(),
             "architecture": platform.machine(),

@@ -1,4 +1,4 @@
-"""The measurements of a training: one line each in `history.jsonl`, and to its loggers."""
+"""The measurements of a training, which are lines of `history.jsonl` and go to its loggers."""
 
 import json
 import time
@@ -30,9 +30,9 @@ def load_history(folder: Path) -> list[dict[str, Any]]:
 
 
 class Recorder:
-    """The records of one training, from its first step or its checkpoint; without a folder a clock alone.
+    """The records of one training, from its first step or its checkpoint.
 
-    It writes the history, and hands figures to the loggers.
+    A recorder writes the history, and hands figures to the loggers. Without a folder it is a clock alone.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Recorder:
         if (path := folder / HISTORY).is_file():
             kept = []
             for line in path.read_bytes().splitlines():
-                # The end of a line may be missing after a crash, or its bytes.
+                # After a crash the end of a line, or its bytes, may be missing.
                 with suppress(ValueError, KeyError, TypeError):
                     entry = json.loads(line)
                     if entry["step"] <= progress.step and entry["epoch"] <= progress.epoch:
@@ -74,7 +74,7 @@ class Recorder:
             draft.write_text(json.dumps({**stored, **ids}) + "\n", encoding="utf-8")
 
     def seconds(self) -> float:
-        """The seconds of training so far, those before an interruption too."""
+        """The seconds of training so far, with those before an interruption."""
         return time.monotonic() - self._clock
 
     def record(self, figures: Mapping[str, float]) -> None:

@@ -16,11 +16,11 @@ from turret.data.extras import install_hint
 from turret.training.errors import TrainingError
 
 LOGGERS_FILE = "loggers.json"
-# Their names, and folders of a run.
+# These are names of loggers, and of their folders in a run.
 TENSORBOARD, WANDB = "tensorboard", "wandb"
 DEFAULT = (TENSORBOARD,)
 _PROJECT = "turret"
-# MLflow's limit of parameters in a request.
+# MLflow takes at most so many parameters in a request.
 _PARAMETERS = 100
 
 
@@ -40,7 +40,7 @@ class TensorBoardLogger:
 
         self._writer = SummaryWriter(str(folder / TENSORBOARD), purge_step=step)
         if not step:
-            # Four spaces make a block of code.
+            # In Markdown four spaces make a block of code.
             text = json.dumps(settings, indent=2).replace("\n", "\n    ")
             self._writer.add_text("settings", f"    {text}")
 
@@ -57,7 +57,7 @@ class TensorBoardLogger:
 class MLflowLogger:
     """A run in MLflow's tracking store; settings are its parameters.
 
-    It goes by MLflow's own settings: `MLFLOW_TRACKING_URI`, `MLFLOW_EXPERIMENT_NAME`.
+    The logger goes by MLflow's own settings: `MLFLOW_TRACKING_URI`, `MLFLOW_EXPERIMENT_NAME`.
     """
 
     def __init__(self, folder: Path, settings: dict[str, Any], step: int, earlier: str | None) -> None:
@@ -94,7 +94,7 @@ class MLflowLogger:
 class WandbLogger:
     """A run of Weights & Biases, with its files in `RUN/wandb`; settings are its configuration.
 
-    It goes by the library's own settings: `WANDB_MODE`, `WANDB_PROJECT`, `WANDB_ENTITY`.
+    The logger goes by the library's own settings: `WANDB_MODE`, `WANDB_PROJECT`, `WANDB_ENTITY`.
     """
 
     def __init__(self, folder: Path, settings: dict[str, Any], step: int, earlier: str | None) -> None:
@@ -112,7 +112,7 @@ class WandbLogger:
         self.id: str = self._run.id
 
     def log(self, step: int, figures: Mapping[str, float]) -> None:
-        """Log the figures; the service ignores steps that it has."""
+        """Log the figures; the service ignores steps that it has already."""
         self._run.log(dict(figures), step=step)
 
     def close(self, finished: bool) -> None:
@@ -121,7 +121,7 @@ class WandbLogger:
 
 
 Logger = TensorBoardLogger | MLflowLogger | WandbLogger
-# Each has the name of the module that has to be installed.
+# Each logger has the name of the module that has to be installed.
 LOGGERS: dict[str, Callable[[Path, dict[str, Any], int, str | None], Logger]] = {
     TENSORBOARD: TensorBoardLogger,
     "mlflow": MLflowLogger,
@@ -143,6 +143,6 @@ def stored_loggers(folder: Path) -> dict[str, str | None]:
     """The names of the loggers that a run began with, and their ids; empty if it has none or can't tell."""
     try:
         stored = json.loads((folder / LOGGERS_FILE).read_text(encoding="utf-8"))
-        return {str(name): None if given is None else str(given) for name, given in stored.items()}
+        return {str(name): None if run_id is None else str(run_id) for name, run_id in stored.items()}
     except (OSError, ValueError, AttributeError):
         return {}

@@ -24,9 +24,9 @@ from turret.training.objectives.contract import Loss, Objective
 from turret.training.randomness import stream
 from turret.training.samplers.core.contract import Draw
 
-# Q x N and B x N scores held at once.
+# At most so many Q x N and B x N scores are held at once.
 _MOST_SCORES, _MOST_TIMED_SCORES = 2**22, 2**25
-# Unreachable probability within the rounding of q.
+# A smaller unreachable probability is within the rounding of q.
 _NEGLIGIBLE = 1e-6
 
 
@@ -52,7 +52,7 @@ class Queries:
     ) -> "Queries":
         """Draw at most `count` different training examples, with the vectors of `model` in evaluation mode.
 
-        They are those of the first batches of an epoch in an order of its own, of which some are drawn.
+        The examples come from the first batches of an epoch in its own order, and some of them are drawn.
         """
         training, device, read = model.training, next(model.parameters()).device, []
         model.eval()
@@ -75,17 +75,17 @@ class Queries:
 def divergence(queries: Queries, vectors: Tensor, scoring: ScoringConfig, proposal: Tensor) -> float | None:
     """The mean of KL(p || q) in nats over Q queries, of the softmax p and the proposal q [Q, N].
 
-    Both are renormalised without the example's positive, whose term is exact. None if items with q = 0 have
-    more than a millionth of p.
+    Both are renormalised without the example's positive, whose term is exact. The result is None if items
+    with q = 0 have more than a millionth of p.
     """
     sums = torch.zeros(2, dtype=torch.float64)
     for part in queries.parts(len(vectors)):
-        given = queries.take(part)
-        own = given.positives.unsqueeze(1)
-        scores = cross_scores(given.users, vectors, scoring).double().scatter(1, own, float("-inf"))
+        block = queries.take(part)
+        positives = block.positives.unsqueeze(1)
+        scores = cross_scores(block.users, vectors, scoring).double().scatter(1, positives, float("-inf"))
         log_p = scores.log_softmax(dim=1)
         p = log_p.exp()
-        q = proposal[part].double().scatter(1, own, 0.0)
+        q = proposal[part].double().scatter(1, positives, 0.0)
         q = q / q.sum(dim=1, keepdim=True)
         drawn = (q > 0) & (p > 0)
         log_ratio = torch.where(drawn, log_p - q.clamp_min(1e-300).log(), 0.0)
@@ -129,7 +129,8 @@ def gradient_error(
         drawn.
 
     The squared bias is the mean of <G_r - g, G_t - g> over pairs of *different* draws r and t, which excludes
-    the variance of the draws; its standard error is the jackknife's over the draws, at least 3.
+    the variance of the draws; its standard error is the jackknife's over the draws, of which at least 3 are
+    needed.
 
     Raises:
         TrainingError: the full gradient is zero.
@@ -156,7 +157,7 @@ def gradient_error(
     mean_square = float(products.trace()) / draws
     products.fill_diagonal_(0.0)
     squared = float(products.sum()) / (draws * (draws - 1))
-    # The jackknife: the same mean without each draw in turn.
+    # The jackknife takes the same mean without each draw in turn.
     without = (products.sum() - 2.0 * products.sum(dim=1)) / ((draws - 1) * (draws - 2))
     error = float((without - without.mean()).square().sum() * (draws - 1) / draws) ** 0.5
     ends = {"bias": squared, "bias_low": squared - 2.0 * error, "bias_high": squared + 2.0 * error}
@@ -178,7 +179,7 @@ def step_cost(
 ) -> dict[str, Any]:
     """The median `milliseconds` of a step of B examples, measured with `timed_examples` of them.
 
-    A step is towers forward, draw, scores, loss, backward and the sampler's update; the first is to warm up.
+    A step is towers forward, draw, scores, loss, backward and the sampler's update; the first one warms up.
 
     The time of the optimiser does not depend on the sampler. Where each example is scored against the whole
     catalog (`dense`), fewer examples are timed if B x N scores would not fit, and the time is scaled up.

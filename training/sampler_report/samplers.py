@@ -31,12 +31,12 @@ from turret.training.samplers.from_batch.in_batch import InBatchConfig, InBatchS
 from turret.training.samplers.registry import SAMPLERS
 from turret.training.used_items import Targets
 
-# Q x N scores held at once, those of all draws of a sampler over the whole catalog, B x N probabilities of
-# one that draws for the batch, and B x K scores of a queue.
+# These limit the Q x N scores that are held at once, the scores of all draws of a sampler over the whole
+# catalog, the B x N probabilities of a sampler that draws for the batch, and the B x K scores of a queue.
 _MOST_SCORES, _DENSE_SCORES, _MOST_PROBABILITIES, _MOST_QUEUED_SCORES = 2**24, 2**30, 2**24, 2**25
 _FEWEST_QUERIES, _FEWEST_DRAWS = 8, 20
 _MOST_OTHERS, _ROWS_AT_ONCE, _USERS_AT_ONCE = 16_384, 65_536, 4096
-# The features of all items in memory.
+# The features of all items may take so much memory.
 _MOST_FEATURE_BYTES = 2**30
 _FORMATS = (".png", ".svg", ".pdf")
 
@@ -101,19 +101,19 @@ def entries(sizes: Sequence[int], batch_size: int) -> Iterator[Entry]:
 
 def _variants(kind: str, negatives: int, batch_size: int) -> dict[str, SamplerSettings]:
     """The variants of a sampler by label, with `negatives` candidates where that is a setting."""
-    made = SAMPLERS[kind].model_validate
+    settings_from = SAMPLERS[kind].model_validate
     if kind == "mixed":
         uniform = {"kind": "uniform", "negatives": negatives}
         return {
-            "mixed": made({"parts": ["in_batch", uniform]}),
-            "mixed, mined": made({"parts": [uniform, "mined"]}),
+            "mixed": settings_from({"parts": ["in_batch", uniform]}),
+            "mixed, mined": settings_from({"parts": [uniform, "mined"]}),
         }
     if kind == "cross_batch":
         batches = max(1, min(4, _MOST_QUEUED_SCORES // batch_size**2))
-        return {f"cross_batch of {batches}": made({"batches": batches})}
+        return {f"cross_batch of {batches}": settings_from({"batches": batches})}
     size = {"negatives": negatives} if "negatives" in SAMPLERS[kind].model_fields else {}
     changed = {f"{kind}, {suffix}": settings for suffix, settings in _VARIANTS.get(kind, {}).items()}
-    return {label: made({**size, **settings}) for label, settings in {kind: {}, **changed}.items()}
+    return {label: settings_from({**size, **settings}) for label, settings in {kind: {}, **changed}.items()}
 
 
 class SamplerReport:
@@ -154,7 +154,7 @@ class SamplerReport:
         self.others = read.take(slice(count, None)) if len(read) > count else read
         rows = torch.arange(self.items, device=device)
         self.vectors = torch.cat(
-            [self.model.current_vectors(some) for some in torch.split(rows, _ROWS_AT_ONCE)]
+            [self.model.current_vectors(block) for block in torch.split(rows, _ROWS_AT_ONCE)]
         )
         # The running sums of how often each item is a training target.
         self.target_ends = np.cumsum(statistics.positive_counts())
@@ -256,7 +256,7 @@ class SamplerReport:
     def _drawer(self, entry: Entry, sampler: Sampler, batch_size: int) -> Callable[[int], Draw]:
         """Return `draw_once(n)`, which gives the n-th independent draw for the Q queries."""
         queries, members = self.queries, entry.settings.members
-        # Between independent draws of a queue all its batches pass.
+        # Draws of a queue are independent if all its batches have passed between them.
         apart = 1 + max(part.remembered_batches for part in members)
 
         def for_queries(number: int) -> Draw:
@@ -268,10 +268,10 @@ class SamplerReport:
                 random = stream(self.request.seed, f"report {entry.label}", nth)
                 batch = self._batch(random, batch_size)
                 draw = sampler.draw(batch.users, batch.positives, self._context(batch, random))
-            # Masked as if each query were the first example of the batch.
+            # Candidates are masked as if each query were the first example of the batch.
             valid = without_accidental_hits(draw.ids, queries.positives)
             if isinstance(members[0], InBatchConfig) and not members[0].unique:
-                # One of the B positives of a query's batch is its own and masked.
+                # One of the B positives of a query's batch is its own, and is masked.
                 valid[:, 0] = False
             counts, held = torch.full(queries.positives.shape, float("nan"), device=valid.device), None
             if isinstance(sampler, InBatchSampler):

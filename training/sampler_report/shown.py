@@ -12,14 +12,14 @@ from numpy import linspace
 from turret.data.text import paragraph, text_table
 
 Row = dict[str, Any]
-# With the full softmax ten rows.
+# With the full softmax the table has ten rows.
 _BEST = 9
-# Above it the optimum of training moves visibly.
+# Above this bias the optimum of training moves visibly.
 _MOST_BIAS = 0.05
 # A sampler has to save a tenth of a step, which is more than the noise of the times.
 _SAVING = 0.9
 _MARKERS = "osD^v<>Pp*hX"
-# Lower limit of the logarithmic axis.
+# The logarithmic axis begins here.
 _LEAST_BIAS = 1e-4
 
 
@@ -95,7 +95,7 @@ def _notes(report: dict[str, Any]) -> Iterator[str]:
 def best_rows(rows: Sequence[Row], count: int) -> list[Row]:
     """At most `count` of the efficient rows, cheapest first: no cheaper one has as little bias.
 
-    Of more, the cheapest, the least biased and others evenly between are taken.
+    Of more such rows, the cheapest, the least biased and others evenly between are taken.
     """
     front: list[Row] = []
     for row in sorted(rows, key=lambda row: (row["milliseconds"], known_bias(row))):
@@ -167,6 +167,6 @@ def plot_report(report: dict[str, Any], path: Path) -> None:
     right.set_title("bias against the number of candidates")
     figure.legend(*left.get_legend_handles_labels(), loc="outside right center", fontsize="small")
     path.parent.mkdir(parents=True, exist_ok=True)
-    # No date: the same report gives the same file.
+    # Without a date the same report gives the same file.
     dateless = {"Date": None} if path.suffix.lower() == ".svg" else None
     figure.savefig(path, dpi=150, metadata=dateless)

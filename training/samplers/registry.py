@@ -1,4 +1,4 @@
-"""Every sampler by kind: those of Turret, the entry points `turret.samplers`, and mixed draws of them."""
+"""The registry of samplers by kind: those of Turret, the entry points `turret.samplers`, and mixed draws."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -59,30 +59,31 @@ _SINGLE: dict[str, type[SamplerSettings]] = registry(
     kind_of,
 )
 
-# For mypy a union whose members are known only when Turret runs is its base class.
+# The members of the union are known only when Turret runs, so mypy sees their base class.
 if TYPE_CHECKING:
     PartConfig = SamplerSettings
 else:
     PartConfig = one_of(settings for settings in _SINGLE.values() if settings.mixable)
 
 
-# The order of candidates in a union: shared ones, those with stored vectors, those of single examples.
+# In a union, shared candidates come before shared ones with stored vectors, and these before the candidates
+# of single examples.
 SHARED, STORED, OWN = 0, 1, 2
 
 
 class MixedSampler(CountingSampler):
-    """A union of draws: every candidate of every part, expected as often as by all parts together.
+    """A union of draws: the candidates of all parts, each expected as often as by all parts together.
 
     The expected count of an item does not depend on the part that drew it: with B positives and K uniform
-    candidates it is B p_i + K / N for both. An item that one part can never draw (no known frequency, not
-    among the mined) has the counts of the others.
+    candidates it is B p_i + K / N for all of them. An item that one part can never draw, because it has no
+    known frequency or is not mined, has the counts of the other parts.
 
-    Each part draws from a random stream of its own, so that none depends on how much the others draw.
+    Each part draws from its own random stream, so that no part depends on how much the others draw.
     """
 
     def __init__(self, parts: Sequence[CountingSampler]) -> None:
         self.parts = parts
-        # The candidates of each part in the last draw; before that, parts have equal shares.
+        # The numbers of candidates of the parts in the last draw; before the first draw, shares are equal.
         self._sizes = [1] * len(parts)
         self.draws_batch = any(part.draws_batch for part in parts)
 
@@ -140,7 +141,7 @@ class MixedSampler(CountingSampler):
 
 
 def union(draws: Sequence[Draw], positive_log_count: Tensor) -> Draw:
-    """All candidates of `draws` as one draw, with the counts that they bring: [K], or [B, K] by example.
+    """The candidates of `draws` as one draw, with their counts: [K] ids, or [B, K] if some are by example.
 
     Shared candidates come before those of single examples, and among the shared those with stored vectors
     come last.
@@ -171,7 +172,7 @@ def union(draws: Sequence[Draw], positive_log_count: Tensor) -> Draw:
 
 
 def _side_by_side(columns: Sequence[Tensor]) -> Tensor:
-    """[K] and [B, K] of several draws as one: [K] where all are shared."""
+    """The columns of several draws, [K] or [B, K] each, as one tensor: [K] where all are shared."""
     if all(column.dim() == 1 for column in columns):
         return torch.cat(list(columns))
     rows = max(len(column) for column in columns if column.dim() == 2)
@@ -179,7 +180,21 @@ def _side_by_side(columns: Sequence[Tensor]) -> Tensor:
 
 
 class MixedConfig(SamplerSettings):
-    """The candidates of several samplers together; their expected counts add."""
+    """The candidates of several samplers together; their expected counts add.
+
+    Args:
+        parts: the settings of the samplers, of which at least one can draw every item.
+
+    Draws:
+        int64 [K], the candidates of all parts, shared by the batch; [B, K] where a part draws by example.
+
+    Example, with the inputs of `SamplerSettings`:
+
+        >>> sampler = samplers.mixed(parts=["in_batch", samplers.uniform(negatives=4)]).build(catalog)
+        >>> draw = sampler.draw(users, positives, step)
+        >>> draw.ids.shape
+        torch.Size([6])
+    """
 
     kind: Literal["mixed"] = "mixed"
     parts: Annotated[tuple[PartConfig, ...], Field(min_length=1)] = (InBatchConfig(), UniformConfig())

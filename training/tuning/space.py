@@ -35,13 +35,13 @@ def extremes(dimension: Dimension) -> tuple[Any, ...]:
 
 
 def own_parameter(name: str, dimension: Dimension, experiment: ExperimentConfig) -> Any:
-    """The Optuna parameter of the experiment's own value; None if the dimension does not have that."""
+    """The Optuna parameter of the experiment's own value; None if the dimension does not have it."""
     if isinstance(dimension, CategoricalDistribution):
         return next(
             (
-                one
-                for one in dimension.choices
-                if with_settings(experiment, {name: setting_of(one)}) == experiment
+                choice
+                for choice in dimension.choices
+                if with_settings(experiment, {name: setting_of(choice)}) == experiment
             ),
             None,
         )
@@ -74,9 +74,9 @@ def load_space(path: Path, experiment: ExperimentConfig, fixed: Collection[str])
                     f"{name} decides how trials are measured, so their values could not be compared; leave "
                     "it out, and choose it for the whole study with --set"
                 )
-            if set_twice := [f"--set {one}" for one in fixed if _overlap(name, one)]:
+            if set_twice := [f"--set {other}" for other in fixed if _overlap(name, other)]:
                 raise TrainingError(f"{name} is to be searched, and {set_twice[0]} fixes it; drop one")
-            if set_twice := [one for one in space if _overlap(name, one)]:
+            if set_twice := [other for other in space if _overlap(name, other)]:
                 raise TrainingError(f"{name} and {set_twice[0]} set the same; leave one of them out")
             try:
                 space[name] = _dimension(name, table, experiment)
@@ -103,13 +103,13 @@ def _tables(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, dict
 
 
 def _dimension(name: str, table: dict[str, Any], experiment: ExperimentConfig) -> Dimension:
-    """One line of a space; a range has whole numbers where the setting is one."""
+    """The dimension of a line of a space; a range has whole numbers where the setting is one."""
     if unknown := table.keys() - {"low", "high", "log", "choices"}:
         raise ValueError(f"a range has no {min(unknown)!r}")
     for value in table.get("choices", [table[end] for end in ("low", "high") if end in table]):
         with_settings(experiment, {name: value})  # raises for an unknown setting, too
     if "choices" in table:
-        return CategoricalDistribution([json.dumps(one) for one in table.pop("choices")], **table)
+        return CategoricalDistribution([json.dumps(choice) for choice in table.pop("choices")], **table)
     current = named_settings(experiment).get(name)
     if isinstance(current, bool) or not isinstance(current, int | float):
         raise ValueError("it is no number, so it has no range")

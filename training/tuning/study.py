@@ -48,9 +48,9 @@ _FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
 # Pruning starts after this many complete trials, and needs this many values at the epoch.
 _COMPARED_WITH = 5
 BEST, TRIALS = "best.toml", "trials"
-# Attributes stored with a trial: its best epoch, its duration and, if it failed, the reason.
+# A trial is stored with its best epoch, its duration and, if it failed, the reason.
 EPOCH, SECONDS, REASON = "epoch", "seconds", "reason"
-# Errors caused by the settings of the trial alone.
+# These errors have their cause in the settings of the trial alone.
 _SETTINGS_ERRORS = (ConfigurationError, DivergenceError, torch.OutOfMemoryError)
 COLUMNS = 5
 REPORT = partial(print, flush=True)  # `| tee` shows each trial
@@ -170,21 +170,24 @@ class StoredStudy:
         if not stored:
             self._study.set_user_attr(_PLAN, self.plan.model_dump(mode="json"))
         training = self.plan.experiment.training
-        # The median rule needs no fixed budget, as early stopping ends trials anywhere, and few trials. It
+        # The median rule needs few trials and, as early stopping ends trials anywhere, no fixed budget. It
         # starts one epoch after the warm-up of the learning rate.
         self._study.pruner = optuna.pruners.MedianPruner(
             n_startup_trials=_COMPARED_WITH,
             n_warmup_steps=1 + math.ceil(training.warmup * training.epochs),
             n_min_trials=_COMPARED_WITH,
         )
-        self._space: Any = {name: json_to_distribution(one) for name, one in self.plan.space.items()}
+        self._space: Any = {name: json_to_distribution(text) for name, text in self.plan.space.items()}
         for trial in self._study.get_trials(states=(TrialState.RUNNING,)):  # interrupted
             self._study.tell(trial.number, state=TrialState.FAIL)
         if not self._study.get_trials(deepcopy=False, states=(*_FINISHED, TrialState.WAITING)):
             # The first trial has the experiment's own settings.
-            own = {name: own_parameter(name, one, self.plan.experiment) for name, one in self._space.items()}
-            if None not in own.values():
-                self._study.enqueue_trial(own)
+            first = {
+                name: own_parameter(name, dimension, self.plan.experiment)
+                for name, dimension in self._space.items()
+            }
+            if None not in first.values():
+                self._study.enqueue_trial(first)
 
     def finished(self) -> list[FrozenTrial]:
         """The complete and the pruned trials, in the order of their numbers."""
@@ -207,7 +210,7 @@ class StoredStudy:
         return self._study.ask(self._space)
 
     def finish(self, trial: Trial, value: float | None = None) -> None:
-        """Store the value of a trial; without one, which was stopped or failed, it ranks below all others."""
+        """Store a trial's value; a trial without one was stopped or failed, and ranks below all others."""
         self._study.tell(trial.number, value, state=TrialState.PRUNED if value is None else None)
 
 

@@ -35,12 +35,18 @@ from turret.training.samplers.fixed.complement import check_others
 LogKernel = Callable[[Tensor, Tensor], Tensor]
 """The log weights [B, N] of item vectors [N, D] for queries [B, D]."""
 
-# Weights computed at a time; more would only move memory.
+# So many weights are computed at a time; more would only move memory.
 WEIGHTS_A_BLOCK = 1 << 20
 
 
 class DenseSettings(SnapshotSettings, ExcludingSettings):
-    """A kernel over the whole catalog, by vectors at most `refresh_every` steps old."""
+    """A kernel over the whole catalog, by vectors at most `refresh_every` steps old.
+
+    Args:
+        negatives: K, the number of candidates.
+        refresh_every: the greatest age of a copied item vector, in steps.
+        exclude_positive: whether each example draws without its positive, which is masked otherwise.
+    """
 
     scores_catalog: ClassVar[bool] = True
 
@@ -48,7 +54,20 @@ class DenseSettings(SnapshotSettings, ExcludingSettings):
 
 
 class QuarticConfig(DenseSettings):
-    """The kernel s^4 + 1 of the tempered score s, over the whole catalog: a reference."""
+    """The kernel s^4 + 1 of the tempered score s, over the whole catalog: a reference.
+
+    For the settings see `DenseSettings`.
+
+    Draws:
+        int64 [B, K], candidates of each example.
+
+    Example, with the inputs of `SamplerSettings`:
+
+        >>> sampler = samplers.quartic(negatives=4).build(catalog)
+        >>> sampler.refresh(vectors)
+        >>> sampler.draw(users, positives, step).ids.shape
+        torch.Size([2, 4])
+    """
 
     kind: Literal["quartic"] = "quartic"
 
@@ -57,7 +76,20 @@ class QuarticConfig(DenseSettings):
 
 
 class SoftmaxConfig(DenseSettings):
-    """The softmax itself, over the whole catalog: the proposal without bias, and a reference."""
+    """The softmax itself, over the whole catalog: the proposal without bias, and a reference.
+
+    For the settings see `DenseSettings`.
+
+    Draws:
+        int64 [B, K], candidates of each example.
+
+    Example, with the inputs of `SamplerSettings`:
+
+        >>> sampler = samplers.softmax(negatives=4).build(catalog)
+        >>> sampler.refresh(vectors)
+        >>> sampler.draw(users, positives, step).ids.shape
+        torch.Size([2, 4])
+    """
 
     kind: Literal["softmax"] = "softmax"
 
@@ -68,8 +100,8 @@ class SoftmaxConfig(DenseSettings):
 class DenseSampler(SnapshotSampler):
     """K candidates an example, drawn with replacement from all N items in proportion to a kernel.
 
-    Each draw costs O(N D) an example, as much as the full softmax: an oracle and a reference for others. The
-    item vectors are those of a snapshot, by which the counts are exact.
+    Each draw costs O(N D) an example, as much as the full softmax: it is an oracle and a reference for other
+    samplers. The item vectors come from a snapshot, for which the counts are exact.
     """
 
     exclude_positive = False
@@ -77,7 +109,7 @@ class DenseSampler(SnapshotSampler):
     def __init__(
         self, settings: SnapshotSettings, context: BuildContext, kernel: LogKernel | None = None
     ) -> None:
-        """Draw by `kernel`; without one a subclass has `log_weights`.
+        """Draw by `kernel`; without it a subclass defines `log_weights`.
 
         Raises TrainingError where exclusion would leave nothing.
         """
@@ -116,14 +148,14 @@ class DenseSampler(SnapshotSampler):
 
 
 def softmax_kernel(scoring: ScoringConfig) -> LogKernel:
-    """exp s: the one proposal that is unbiased at any K (Blanc & Rendle 2018, theorem 2.1)."""
+    """The log s of exp s, the only kernel without bias at any K (Blanc & Rendle 2018, theorem 2.1)."""
     return lambda query, vectors: cross_scores(query, vectors, scoring)
 
 
 def quartic_kernel(scoring: ScoringConfig) -> LogKernel:
     """log(s^4 + 1) of tempered scores s (Blanc & Rendle 2018, section 4.1.2).
 
-    The power itself isn't formed, as it may overflow.
+    The power itself isn't computed, as it may overflow.
     """
 
     def log_kernel(query: Tensor, vectors: Tensor) -> Tensor:
@@ -134,9 +166,25 @@ def quartic_kernel(scoring: ScoringConfig) -> LogKernel:
 
 
 class TwoPassConfig(SamplerSettings):
-    """A cheap shared `pool` by (count + 1)^alpha, and from it each example's candidates by their scores."""
+    """A cheap shared pool by (count + 1)^alpha, and from it each example's candidates by their scores.
 
-    # Its counts are those given the pool, which need not contain the positive.
+    Args:
+        negatives: K, the number of candidates.
+        pool: P, the number of draws in the pool.
+        alpha: the power of the counts by which the pool is drawn.
+
+    Draws:
+        int64 [B, K], candidates of each example.
+
+    Example, with the inputs of `SamplerSettings`:
+
+        >>> sampler = samplers.two_pass(negatives=4, pool=8).build(catalog)
+        >>> draw = sampler.draw(users, positives, step)
+        >>> draw.ids.shape
+        torch.Size([2, 4])
+    """
+
+    # The counts are conditional on the pool, which need not contain the positive.
     counts_positives: ClassVar[bool] = False
 
     kind: Literal["two_pass"] = "two_pass"
@@ -153,8 +201,8 @@ class TwoPassSampler(Sampler):
     """TAPAS (Bai et al. 2017): a pool of P items that the batch shares, and from it K for each example.
 
     The first pass draws the pool from a static proposal, with replacement; a copy c in it is of an item
-    that was expected exp(l_c) = P q1 times. The second draws copies by p2, the softmax of s_c - l_c over the
-    copies that are not of the example's positive; the log count that is reported, given the pool, is
+    that was expected exp(l_c) = P q1 times. The second pass draws copies by p2, the softmax of s_c - l_c over
+    the copies that are not of the example's positive; the log count, conditional on the pool, is
     l_c + log(K p2(c)). Over all pools the estimate is unbiased.
     """
 
@@ -168,7 +216,7 @@ class TwoPassSampler(Sampler):
         self.scoring = scoring
         self.table = AliasTable(weights)
         self.log_expected = torch.from_numpy(weights / weights.sum()).mul(pool).log().float().to(device)
-        # The first pass of the last draw: items [P] with copies, and their vectors [P, D].
+        # The pool of the last draw: its items [P], which may repeat, and their vectors [P, D].
         self.pool: tuple[Tensor, Tensor] | None = None
 
     def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
@@ -208,12 +256,28 @@ class TwoPassSampler(Sampler):
         return q.index_add(1, self.pool[0], shares)
 
 
-# How many examples and items are scored at once: 64 MiB of scores, however large the catalog.
+# So many examples and items are scored at once: 64 MiB of scores, however large the catalog.
 EXAMPLES, ITEMS = 256, 65_536
 
 
 class MinedConfig(SnapshotSettings):
-    """Each example's `negatives` items of highest score, by vectors at most `refresh_every` steps old."""
+    """Each example's items of highest score, by vectors at most `refresh_every` steps old; a part of `mixed`.
+
+    Args:
+        negatives: K, the number of items.
+        refresh_every: the greatest age of a copied item vector, in steps.
+
+    Draws:
+        int64 [B, K], candidates of each example, rows ascending.
+
+    Example, with the inputs of `SamplerSettings`:
+
+        >>> sampler = samplers.mined(negatives=2).build(catalog)
+        >>> sampler.refresh(vectors)
+        >>> sampler.draw(users, positives, step).ids
+        tensor([[8, 9],
+                [0, 1]])
+    """
 
     mixable: ClassVar[bool] = True
     covers_catalog: ClassVar[bool] = False
@@ -274,17 +338,17 @@ class MinedSampler(SnapshotSampler, CountingSampler):
 def best_items(query: Tensor, vectors: Tensor, count: int, absolute: bool) -> Tensor:
     """The rows [B, count] of the item vectors [N, D] of highest inner product with each query [B, D].
 
-    Scored block by block, so that memory grows neither with B times N nor with N.
+    Scores are computed block by block, so that memory grows neither with B times N nor with N.
     """
-    every = []
-    for some in torch.split(query.float(), EXAMPLES):
-        scores = some.new_empty(len(some), 0)
-        rows = torch.empty(len(some), 0, dtype=torch.int64, device=query.device)
+    row_blocks = []
+    for queries in torch.split(query.float(), EXAMPLES):
+        scores = queries.new_empty(len(queries), 0)
+        rows = torch.empty(len(queries), 0, dtype=torch.int64, device=query.device)
         for first in range(0, len(vectors), ITEMS):
-            block = some @ vectors[first : first + ITEMS].T
+            block = queries @ vectors[first : first + ITEMS].T
             best, positions = (block.abs() if absolute else block).topk(min(count, block.shape[1]), dim=1)
             scores, rows = torch.cat([scores, best], dim=1), torch.cat([rows, positions + first], dim=1)
             scores, kept = scores.topk(min(count, scores.shape[1]), dim=1)
             rows = rows.gather(1, kept)
-        every.append(rows)
-    return torch.cat(every)
+        row_blocks.append(rows)
+    return torch.cat(row_blocks)

@@ -27,7 +27,7 @@ from turret.training.samplers.fixed.alias import fill_cells
 
 Floats = NDArray[np.float32]
 
-# Floats of log features computed at once while tables are built: 64 MB.
+# So many floats of log features are held while tables are built: 64 MB.
 _HELD = 2**24
 
 
@@ -50,7 +50,8 @@ def fill_tables(
     """
     mass = np.empty(log_features.shape[1])
     for feature in range(start, stop):
-        # Relative to its largest, a feature can't overflow; an item whose feature underflows is never drawn.
+        # Relative to its largest value, a feature can't overflow; an item whose feature underflows is never
+        # drawn.
         largest = log_features[feature].max()
         mass[:] = np.exp((log_features[feature] - largest).astype(np.float64))
         total = mass.sum()
@@ -60,10 +61,10 @@ def fill_tables(
 
 
 def orthogonal_directions(count: int, width: int, random: np.random.Generator) -> NDArray[np.float64]:
-    """`count` directions [F, D], each by itself N(0, I), those of one block of D orthogonal to each other.
+    """`count` directions [F, D], each N(0, I) by itself, and orthogonal to the others of its block of D.
 
     Directions that never point the same way waste no feature, so the kernel's estimate varies less and stays
-    unbiased. Each keeps the length of a Gaussian vector of its own.
+    unbiased. Each direction has the length of an independent Gaussian vector.
 
     Source: Yu et al. 2016, "Orthogonal random features"; Choromanski et al. 2021, section 3.
     """
@@ -79,12 +80,19 @@ def _rotation(width: int, random: np.random.Generator) -> NDArray[np.float64]:
     return np.asarray(rotation * np.sign(np.diagonal(triangle)))
 
 
-# Floats computed at once for all features of many candidates: 16 MB.
+# So many floats are computed at once for all features of many candidates: 16 MB.
 _HELD_FEATURES = 2**22
 
 
 class FeatureSettings(SnapshotSettings):
-    """A kernel by `features` random features, by vectors at most `refresh_every` steps old."""
+    """A kernel by random features of vectors at most `refresh_every` steps old.
+
+    Args:
+        negatives: K, the number of candidates.
+        refresh_every: the greatest age of a copied item vector, in steps.
+        features: F, the number of random features; more make the estimate of the kernel better.
+        sharpness: the factor of <h, w> in the exponent of the kernel, at most 1 / temperature.
+    """
 
     symmetric: ClassVar[bool] = False
 
@@ -93,21 +101,21 @@ class FeatureSettings(SnapshotSettings):
 
 
 class FeatureSampler(SnapshotSampler):
-    """Directions of F random features, which are drawn once their width D is known."""
+    """A sampler by F random features, whose directions are drawn once their width D is known."""
 
     _directions: Tensor | None = None
 
     def __init__(self, settings: FeatureSettings, context: BuildContext) -> None:
         super().__init__(settings, context)
         self.feature_count = settings.features
-        # Sharper than the softmax, a kernel would only be harder to estimate.
+        # A kernel that is sharper than the softmax would only be harder to estimate.
         self.scale = math.sqrt(min(settings.sharpness, 1.0 / context.scoring.temperature))
         purpose = settings.kind.replace("_", " ")
         self.seed = int(stream(context.seed, purpose, 0).integers(2**63))
 
     @property
     def directions(self) -> Tensor:
-        """float32 [F, D], times the square root of the sharpness."""
+        """The directions float32 [F, D], times the square root of the sharpness."""
         width = self.vectors.shape[1]
         if self._directions is None or self._directions.shape[1] != width:
             drawn = orthogonal_directions(self.feature_count, width, np.random.default_rng(self.seed))
@@ -118,8 +126,18 @@ class FeatureSampler(SnapshotSampler):
 class PositiveFeaturesConfig(FeatureSettings):
     """The kernel exp(sharpness <h, w>) by `features` positive random features, each with an alias table.
 
-    It is never sharper than the softmax, exp(<h, w> / temperature). The sharper it is, the more features its
-    estimate needs.
+    The kernel is never sharper than the softmax, exp(<h, w> / temperature). The sharper it is, the more
+    features its estimate needs. For the settings see `FeatureSettings`.
+
+    Draws:
+        int64 [B, K], candidates of each example.
+
+    Example, with the inputs of `SamplerSettings`:
+
+        >>> sampler = samplers.positive_features(negatives=4, features=16).build(catalog)
+        >>> sampler.refresh(vectors)
+        >>> sampler.draw(users, positives, step).ids.shape
+        torch.Size([2, 4])
     """
 
     kind: Literal["positive_features"] = "positive_features"
@@ -134,12 +152,13 @@ class PositiveFeaturesSampler(FeatureSampler):
     phi_f(x) = exp(g_f'x - |x|^2 / 2), with Gaussian g_f and x = sqrt(sharpness) h or sqrt(sharpness) w, is
     never negative, and the mean of phi_f(h) phi_f(w) is exp(sharpness <h, w>). So q is a mixture: a feature
     is drawn in proportion to phi_f(h) S_f, where S_f = sum_i phi_f(w_i), and then an item by that feature's
-    alias table: O(D F) a query and O(1) a draw. q is exact with any features. Its log takes O(D F) a
-    different candidate and O(F) a candidate.
+    alias table: O(D F) a query and O(1) a draw. q is exact with any features. The log of q takes O(D F)
+    for each different candidate and O(F) for each candidate.
 
     The tables take 8 F N bytes. As an alias table can't be changed in part, all are built from one frozen
-    copy of the item vectors, while a second copy is renewed a part a step. Once all of that is new, it is the
-    next frozen one: O(D F N) in that step. The tables and the work on them stay on the CPU.
+    copy of the item vectors, while a part of a second copy is renewed in each step. Once all of the second
+    copy is new, it becomes the frozen one, which takes O(D F N) in that step. The tables and the work on them
+    stay on the CPU.
 
     Source: Choromanski et al. 2021, lemma 1 (the features) and section 3 (orthogonal directions); Blanc &
     Rendle 2018, section 5, name such a kernel as future work.
@@ -172,12 +191,12 @@ class PositiveFeaturesSampler(FeatureSampler):
         return torch.cat([mix @ self._log_shares(rows).exp().T for rows in blocks], dim=1).to(query.device)
 
     def follow(self, rows: slice) -> None:
-        """Once all of the copy is new, draw by it."""
+        """Draw by the copy once all of it is new."""
         if self.position == 0:
             self._freeze(self.vectors)
 
     def state(self) -> State:
-        """Both copies of the vectors and the position of the next renewal; the tables follow from these."""
+        """Both copies of the vectors, from which the tables follow, and the position of the next renewal."""
         state = super().state()
         return {**state, "frozen": self.frozen} if state else {}
 
@@ -189,7 +208,7 @@ class PositiveFeaturesSampler(FeatureSampler):
     def _freeze(self, vectors: Tensor) -> None:
         self.frozen = vectors.cpu().clone()
         half_norms = (self.scale * self.frozen.double()).square().sum(dim=1) / 2.0
-        # A constant cancels in q; without it the exponents are smaller, so more exact.
+        # The least norm cancels in q; without it the exponents are smaller, and so more exact.
         self.half_norms = (half_norms - half_norms.min()).float()
         held = max(1, _HELD // self.item_count)
         for first in range(0, self.feature_count, held):
@@ -204,7 +223,7 @@ class PositiveFeaturesSampler(FeatureSampler):
         return log_features - torch.from_numpy(self.log_sums).float()
 
     def _log_mixture(self, query: Tensor) -> Tensor:
-        """The log probability of each feature: float64 [B, F]. |h|^2 is in all of them, and cancels."""
+        """The log probability of each feature: float64 [B, F]. |h|^2 is in all, and cancels."""
         log_features = (query.cpu().float() @ self.directions.T).double()
         return (log_features + torch.from_numpy(self.log_sums)).log_softmax(dim=1)
 
@@ -214,11 +233,24 @@ class PositiveFeaturesSampler(FeatureSampler):
         log_shares = self._log_shares(distinct)
         held = max(1, _HELD_FEATURES // (ids.shape[1] * self.feature_count))
         parts = zip(torch.split(positions, held), torch.split(log_mix.float(), held), strict=True)
-        return torch.cat([(log_shares[some] + mix.unsqueeze(1)).logsumexp(dim=2) for some, mix in parts])
+        return torch.cat([(log_shares[part] + mix.unsqueeze(1)).logsumexp(dim=2) for part, mix in parts])
 
 
 class FourierFeaturesConfig(FeatureSettings):
-    """The Gaussian kernel exp(-sharpness |h - w|^2 / 2) by `features` random cosines and sines."""
+    """The Gaussian kernel exp(-sharpness |h - w|^2 / 2) by `features` random cosines and sines.
+
+    For the settings see `FeatureSettings`.
+
+    Draws:
+        int64 [B, K], candidates of each example.
+
+    Example, with the inputs of `SamplerSettings`:
+
+        >>> sampler = samplers.fourier_features(negatives=4, features=16).build(catalog)
+        >>> sampler.refresh(vectors)
+        >>> sampler.draw(users, positives, step).ids.shape
+        torch.Size([2, 4])
+    """
 
     scores_catalog: ClassVar[bool] = True
 
@@ -232,13 +264,15 @@ class FourierFeaturesSampler(FeatureSampler, DenseSampler):
     """K candidates an example, by an estimate of the kernel exp(-sharpness |h - w|^2 / 2).
 
     phi(x) holds the cosines and sines of F Gaussian directions times sqrt(sharpness) x, over sqrt(F); the
-    mean of k_i = phi(h)'phi(w_i) is the kernel, for unit vectors exp(sharpness <h, w_i>) but for a factor.
+    mean of k_i = phi(h)'phi(w_i) is the kernel, which is exp(sharpness <h, w_i>) up to a factor for unit
+    vectors.
 
     Where the kernel is small, k_i is off by about 1 / sqrt(2 F), and often negative. So q is in proportion to
     k_i + sqrt(k_i^2 + 1 / (2 F)): positive and smooth, about 2 k_i where the estimate stands out of its
-    error. All weights of a query are needed for its q: O(F N), in blocks of examples.
+    error. The q of a query needs all of its weights: O(F N), in blocks of examples.
 
-    The features of all items take 8 F N bytes, and are those of a snapshot of which a part is renewed a step.
+    The features of all items take 8 F N bytes, and follow a snapshot, a part of which is renewed in each
+    step.
 
     Source: Rawat et al. 2019, section 3.1 (the features) and 3.2 (the sampler, with k_i taken for positive).
     """
@@ -248,8 +282,8 @@ class FourierFeaturesSampler(FeatureSampler, DenseSampler):
         self.features = torch.empty(0, 0)
 
     def follow(self, rows: slice) -> None:
-        # Mapped by the parts in which they are followed, features depend on the vectors alone, to the last
-        # bit; those of all rows at once are summed in another order.
+        # Features are computed by the parts in which rows are renewed, so that they depend on the vectors
+        # alone, to the last bit; all rows at once would be summed in another order.
         mapped = torch.cat([self._mapped(part) for part in torch.split(self.vectors[rows], self.rows_a_step)])
         if len(mapped) == self.item_count:
             self.features = mapped
@@ -257,7 +291,7 @@ class FourierFeaturesSampler(FeatureSampler, DenseSampler):
             self.features[rows] = mapped
 
     def _mapped(self, vectors: Tensor) -> Tensor:
-        """Phi of [M, D]: [M, 2 F]."""
+        """The features phi(x) [M, 2 F] of vectors x [M, D]."""
         angles = vectors.float() @ self.directions.T.to(vectors.device)
         return torch.cat([angles.cos(), angles.sin()], dim=1) / math.sqrt(self.feature_count)
 

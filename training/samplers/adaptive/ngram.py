@@ -28,7 +28,7 @@ class NgramTables:
     def __init__(self, pairs: Rows, counts: Rows, unigram: Weights) -> None:
         """Take sorted [P] pairs last * N + next with [P] counts, and [N] positive unigram weights."""
         self.item_count = len(unigram)
-        # How often anything followed each item: [N].
+        # How often any item followed each item: [N].
         self.followed = np.bincount(pairs // self.item_count, weights=counts, minlength=self.item_count)
         # A sentinel behind all pairs ends every search within the arrays.
         self.pairs = np.append(pairs, self.item_count**2)
@@ -38,7 +38,7 @@ class NgramTables:
         self.publish()
 
     def publish(self) -> None:
-        """Draw from what was learned so far."""
+        """Draw from the tables as they have learned so far."""
         last = self.pairs[:-1] // self.item_count
         totals = np.bincount(last, weights=self.followers[:-1], minlength=self.item_count)
         self.followers[:-1] /= totals[last]
@@ -55,12 +55,12 @@ class NgramTables:
         """Followers of `last` [B, 1] at shares `uniform` [B, K]; any items where nothing ever followed."""
         first, end = self.firsts[last], self.firsts[last + 1]
         position = self.ends[first] + uniform * (self.ends[end] - self.ends[first])
-        found = np.searchsorted(self.ends, position, side="right") - 1
-        items: Rows = self.pairs[np.maximum(np.minimum(found, end - 1), first)] % self.item_count
+        index = np.searchsorted(self.ends, position, side="right") - 1
+        items: Rows = self.pairs[np.maximum(np.minimum(index, end - 1), first)] % self.item_count
         return items
 
     def positions(self, last: Rows, ids: Rows) -> Rows:
-        """Where the pairs of `last` [B, 1] and `ids` [B, K] are among all; -1 where no such pair is."""
+        """The positions [B, K] of the pairs of `last` [B, 1] and `ids` [B, K]; -1 for an unknown pair."""
         pairs = last * self.item_count + ids
         position = np.searchsorted(self.pairs[:-1], pairs)
         return np.where(self.pairs[position] == pairs, position, -1)
@@ -74,7 +74,7 @@ class NgramTables:
     def learn(self, last: Rows, ids: Rows, scores: Floats, rate: float) -> None:
         """Redistribute the mass of each example's `ids` [B, K] by their `scores`; minus infinity leaves out.
 
-        Both tables move by `rate` towards it. No item may come twice in a line.
+        Both tables move by `rate` towards the new mass. No item may come twice in a line.
         """
         redistribute(self.unigram, ids, scores, rate)
         positions = self.positions(last, ids)
@@ -84,8 +84,8 @@ class NgramTables:
 def redistribute(table: Floats, positions: Rows, scores: Floats, rate: float) -> None:
     """Move `table` towards the softmax of each line's `scores` [B, K], times the mass at its `positions`.
 
-    A line's mass stays the same, so that what it doesn't name keeps its own. A position of n lines moves n
-    times by `rate`, towards the mean of what they ask for.
+    A line's mass stays the same, so that positions it doesn't name keep theirs. A position of n lines moves n
+    times by `rate`, towards the mean of the lines' softmaxes.
     """
     chosen = np.isfinite(scores)
     if not chosen.any():
@@ -101,7 +101,12 @@ def redistribute(table: Floats, positions: Rows, scores: Floats, rate: float) ->
 
 
 class NgramSettings(SamplerSettings, ABC):
-    """The settings of a sampler by n-grams; `alpha` is the power of the unigram."""
+    """The settings of a sampler by n-grams.
+
+    Args:
+        negatives: K, the number of candidates.
+        alpha: the power of the counts in the unigram.
+    """
 
     negatives: Negatives = 64
     alpha: Power = 1.0
@@ -113,7 +118,7 @@ class NgramSettings(SamplerSettings, ABC):
 
 
 class NgramSampler(Sampler, ABC):
-    """K candidates an example, drawn with replacement by `tables` and the last item that it has read."""
+    """K candidates an example, drawn with replacement by `tables` and the last item of its history."""
 
     kind: ClassVar[str]
 
@@ -145,12 +150,25 @@ class NgramSampler(Sampler, ABC):
         return torch.from_numpy(log_q).exp().float().to(query.device)
 
 
-# The counts that the unigram adds to those of an item's followers.
+# The unigram adds so many counts to those of an item's followers.
 BACKOFF = 10.0
 
 
 class BigramConfig(NgramSettings):
-    """Items are drawn as they follow the last item, with ten counts added by the unigram."""
+    """Items are drawn as they follow the last item, with ten counts added by the unigram.
+
+    For the settings see `NgramSettings`.
+
+    Draws:
+        int64 [B, K], candidates of each example.
+
+    Example, with the inputs of `SamplerSettings`:
+
+        >>> sampler = samplers.bigram(negatives=4).build(catalog)
+        >>> draw = sampler.draw(users, positives, step)
+        >>> draw.ids.shape
+        torch.Size([2, 4])
+    """
 
     kind: Literal["bigram"] = "bigram"
 
@@ -170,7 +188,7 @@ class BigramSampler(NgramSampler):
 
     def __init__(self, tables: NgramTables, negatives: int) -> None:
         super().__init__(tables, negatives)
-        # The share of the followers after each item: [N].
+        # The share of the draw that is the followers', after each item: [N].
         self.share = tables.followed / (tables.followed + BACKOFF)
 
     def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
@@ -189,15 +207,31 @@ class BigramSampler(NgramSampler):
         return np.log(q)
 
 
-# The shares of the uniform distribution, the unigram and the bigram at first, and without any follower.
+# The first shares of the uniform distribution, the unigram and the bigram; and those without any follower.
 SHARES = (0.1, 0.3, 0.6)
 UNFOLLOWED = (0.1, 0.9, 0.0)
-# What stays of them: no item gets out of reach, whatever the model says.
+# This part of the first shares stays, so that no item gets out of reach, whatever the scores are.
 LASTING = 0.05
 
 
 class AdaptiveNgramConfig(NgramSettings):
-    """Uniform, unigram and bigram together; their shares and tables learn from the scores of the drawn."""
+    """Uniform, unigram and bigram together; their shares and tables learn from the scores of the drawn.
+
+    Args:
+        rate: by how much shares and tables move in each step, between 0 and 1.
+        publish_every: the number of steps after which draws take over what the tables have learned.
+        negatives, alpha: see `NgramSettings`.
+
+    Draws:
+        int64 [B, K], candidates of each example.
+
+    Example, with the inputs of `SamplerSettings`:
+
+        >>> sampler = samplers.adaptive_ngram(negatives=4).build(catalog)
+        >>> draw = sampler.draw(users, positives, step)
+        >>> draw.ids.shape
+        torch.Size([2, 4])
+    """
 
     kind: Literal["adaptive_ngram"] = "adaptive_ngram"
     rate: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.05
@@ -208,14 +242,14 @@ class AdaptiveNgramConfig(NgramSettings):
 
 
 class AdaptiveNgramSampler(NgramSampler):
-    """K candidates an example, from sum_k a_k q_k(i | last): uniform, unigram, and what follows the last.
+    """K candidates an example, from sum_k a_k q_k(i | last), where q_k are uniform, unigram and bigram.
 
     After Bengio & Senecal 2008, section V: the n-grams are those of the data at first, and then follow the
     model. The scores of each step's candidates and positive give its shares p. Within the items of a step,
     each table's mass is redistributed in proportion to exp s, by `rate`. The shares a_k, one set for each
     bin of how often the last item was followed, move by `rate` towards the mean probability under p that
-    an item came from component k: a step of EM for the least divergence of the mixture from p, where they
-    follow the gradient. Tables learn in each step and are drawn from once they are published, every
+    an item came from component k: a step of EM for the least divergence of the mixture from p, where the
+    paper follows the gradient. Tables learn in each step and are drawn from once they are published, every
     `publish_every` steps; log counts are those of the tables that were drawn from.
     """
 
@@ -224,7 +258,7 @@ class AdaptiveNgramSampler(NgramSampler):
 
     def __init__(self, tables: NgramTables, negatives: int, rate: float, publish_every: int) -> None:
         super().__init__(tables, negatives)
-        # The bin of each item [N]: zero without a follower, one for one, two for two and three, and so on.
+        # The bin of each item [N]: 0 without a follower, 1 for one follower, 2 for two or three, and so on.
         self.bins: Rows = np.ceil(np.log2(tables.followed + 1.0)).astype(np.int64)
         self.rate = rate
         self.publish_every = publish_every

@@ -1,4 +1,4 @@
-"""The contract of a sampler, and draws: candidates, their log expected counts, and which of them count."""
+"""The contract of a sampler, and draws: candidates, their log expected counts, and the mask of valid ones."""
 
 import math
 from abc import ABC, abstractmethod
@@ -13,7 +13,7 @@ from turret.training.errors import TrainingError
 
 State = dict[str, Tensor]
 Encode = Callable[[Tensor], Tensor]
-"""The scored vectors [..., D] that item rows [...] have now, without a gradient."""
+"""Encodes item rows [...] as their current scored vectors [..., D], without a gradient."""
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,13 @@ class Draw:
             leaves it out.
         valid: bool [B, K], False where a candidate is masked: the example's own positive, and items that its
             user has used.
-        stored: float [S, D], vectors of the last S of the shared candidates, for scoring them without another
-            pass through the item tower: those that they had in an earlier step, which no gradient reaches, or
-            those that other processes have computed in this one.
-        held: int64 [M] each, example and column of the candidates that are there because the example has them
-            as its positive, as each example's own place in a batch; the expected counts are of all others.
-        shared: of [B, K] `ids`, how many of the first are the same for every example, for scoring them by one
-            product; all of [K] `ids` are.
+        stored: float [S, D], vectors of the last S shared candidates, which are scored without another pass
+            through the item tower: vectors of an earlier step, which no gradient reaches, or vectors that
+            other processes have computed in this step.
+        held: int64 [M] each, example and column of the candidates that are in the draw because they are the
+            example's positive, such as its own place in a batch; expected counts describe all others.
+        shared: the number of leading columns of [B, K] `ids` that are the same for every example, which one
+            product scores; [K] `ids` are all shared.
     """
 
     ids: Tensor
@@ -52,7 +52,7 @@ class Draw:
         return (~self.valid).sum()
 
     def keeping_hits(self, positives: Tensor) -> "Draw":
-        """The same draw in which candidates that are the positive of their example [B] count, unless held."""
+        """The same draw in which candidates that are their example's positive [B] are valid, unless held."""
         valid = self.valid | (self.ids == positives.unsqueeze(1))
         if self.held is not None:
             valid[self.held] = False
@@ -70,12 +70,12 @@ def drawn_with_replacement(ids: Tensor, log_q: Tensor, positives: Tensor) -> Dra
 
 
 def drawn_from(ids: Tensor, log_q: Tensor, positive_log_q: Tensor, positives: Tensor) -> Draw:
-    """The draw of K candidates with replacement, shared or for each example from a proposal of its own.
+    """The draw of K candidates with replacement, shared or from each example's own proposal.
 
     Args:
         ids: int64 [K] or [B, K].
-        log_q: of the shape of `ids`, the log probability of each candidate under its example's proposal.
-        positive_log_q: [B], that of each positive; minus infinity where the proposal leaves it out.
+        log_q: in the shape of `ids`, the log probability of each candidate under its example's proposal.
+        positive_log_q: [B], the log probability of each positive; minus infinity where it is left out.
         positives: int64 [B].
     """
     log_size = math.log(ids.shape[-1])
@@ -122,9 +122,9 @@ class GatheredBatch:
 
     Attributes:
         positives: int64 [A], the positives.
-        vectors: float [A, D], their item vectors, with a gradient to the process that computed them.
+        vectors: float [A, D], the item vectors of the positives, with a gradient to the process of each.
         first: the index of the first example of this process.
-        own: how many of them are this process's; zero where its batch is padding.
+        own: the number of examples of this process; zero where its batch is padding.
     """
 
     positives: Tensor
@@ -141,8 +141,8 @@ class DrawContext:
         random: the step's own random stream.
         last: int64 [B], the newest item that each example has read; None where the step has none.
         positive_vectors: float [B, D], the item vectors of the positives, without a gradient.
-        encode: the current vectors of any other item rows.
-        negatives: int64 [B, K], candidates that came with the data, -1 for none; None where there are none.
+        encode: gives the current vectors of any other item rows.
+        negatives: int64 [B, K], candidates that came with the data, -1 for none; None for data without any.
         gathered: the examples of all processes, for samplers that read the batch; None in a single process.
     """
 
@@ -172,9 +172,9 @@ class Sampler(ABC):
     """
 
     observes_scores: bool = False
-    """Whether `observe` is to be called, which costs a step all scores of its candidates at once."""
+    """Whether `observe` is to be called, for which a step holds the scores of all its candidates at once."""
     draws_batch: bool = False
-    """Whether candidates come from the examples of a batch: of all processes, where there are several."""
+    """Whether candidates come from the examples of the batch; with several processes, of all batches."""
 
     @property
     def holds_vectors(self) -> bool:
@@ -183,7 +183,7 @@ class Sampler(ABC):
 
     @property
     def merges(self) -> bool:
-        """Whether several processes may draw for one training: its memory, if any, is the same in all."""
+        """Whether several processes may draw for one training: each has the same memory, if any."""
         remembers_its_own = type(self).state is not Sampler.state and not self.draws_batch
         return not (self.observes_scores or remembers_its_own)
 
@@ -204,7 +204,7 @@ class Sampler(ABC):
     def refresh(self, item_vectors: Tensor) -> None:  # noqa: B027 - most samplers hold no item vectors
         """Copy the item vectors of the whole catalog, for samplers whose proposal depends on them.
 
-        The next draw, and the counts that it reports, are those of these vectors; also in mid-epoch.
+        The next draw and its counts follow the new vectors, in mid-epoch too.
         """
 
     def update(self, encode: Encode) -> None:  # noqa: B027 - most samplers hold no item vectors

@@ -25,7 +25,7 @@ class ItemStatistics(Protocol):
 
     @property
     def item_count(self) -> int:
-        """N."""
+        """N, the size of the catalog."""
         ...
 
     def item_counts(self) -> Counts:
@@ -52,8 +52,8 @@ class BuildContext:
     Attributes:
         statistics: item counts of the training part.
         scoring: how two vectors become a score.
-        seed: of the run.
-        device: of the vectors.
+        seed: the seed of the run.
+        device: the device of the vectors.
         mask_seen: whether the items that a user has used are masked.
         dimension: D, the width of vectors, where the objective has vectors of its own.
     """
@@ -72,16 +72,21 @@ class BuildContext:
 
 
 class SamplerSettings(Settings, ABC):
-    """A sampler's settings and capabilities. Subclasses add `kind`, a literal with that default."""
+    """A sampler's settings and capabilities. Subclasses add `kind`, a literal with that default.
+
+    The examples of subclasses have these inputs: `catalog` is a `BuildContext` of ten items with `vectors`
+    [10, 2], of which row 0 is the most frequent; `users` [2, 2] and `positives` [5, 6] are a batch of two
+    examples, and `step` is its `DrawContext`, with negatives [2, 3].
+    """
 
     kind: str
 
     symmetric: ClassVar[bool] = True
     """Whether q(i | h) = q(i | -h), as the absolute softmax needs."""
     alone: ClassVar[bool] = True
-    """Whether it can be used outside a mixed draw."""
+    """Whether the sampler can be used outside a mixed draw."""
     mixable: ClassVar[bool] = False
-    """Whether it can be a part of a mixed draw; its sampler is a CountingSampler."""
+    """Whether the sampler can be a part of a mixed draw; it is a CountingSampler then."""
     covers_catalog: ClassVar[bool] = True
     """Whether every item can be drawn in every step."""
     scores_catalog: ClassVar[bool] = False
@@ -89,7 +94,7 @@ class SamplerSettings(Settings, ABC):
 
     @property
     def members(self) -> "tuple[SamplerSettings, ...]":
-        """The samplers whose candidates it unites: itself, or the parts of a mixed draw."""
+        """The settings of the samplers whose candidates are united: these, or the parts of a mixed draw."""
         return (self,)
 
     @property
@@ -123,7 +128,11 @@ class SamplerSettings(Settings, ABC):
 
 
 class ExcludingSettings(SamplerSettings, ABC):
-    """A sampler whose draw can leave the positive out: complementary sum sampling (Botev et al. 2017)."""
+    """A sampler whose draw can leave the positive out: complementary sum sampling (Botev et al. 2017).
+
+    Args:
+        exclude_positive: whether each example draws without its positive, which is masked otherwise.
+    """
 
     exclude_positive: bool = False
 
@@ -148,7 +157,7 @@ def maker(kinds: Mapping[str, type[Kind]], kind: str, what: str) -> Callable[...
         raise AttributeError(f"there is no {what} {kind!r}; there are {', '.join(sorted(kinds))}")
 
     def make(**settings: Any) -> Kind:
-        """The settings; raises ConfigurationError for one that doesn't fit."""
+        """The settings. Raises ConfigurationError for a setting that doesn't fit."""
         return load_configuration(kinds[kind], None, {"kind": kind, **settings})
 
     return make

@@ -11,7 +11,13 @@ from turret.training.samplers.core.settings import BuildContext, Negatives, Samp
 
 
 class SnapshotSettings(SamplerSettings, ABC):
-    """The settings of a sampler by vectors that are at most `refresh_every` steps old."""
+    """The settings of a sampler by a copy of the item vectors.
+
+    Args:
+        negatives: K, the number of candidates.
+        refresh_every: the greatest age of a copied vector, in steps; each step renews 1 / `refresh_every` of
+            the rows.
+    """
 
     negatives: Negatives = 64
     refresh_every: Steps = 100
@@ -20,15 +26,15 @@ class SnapshotSettings(SamplerSettings, ABC):
 class SnapshotSampler(Sampler):
     """Draws by a copy [N, D] of the scored item vectors in float32, none older than `refresh_every` steps.
 
-    Counts that are computed from the copy that the draw was made from are right however old it is; age
-    costs sharpness alone. A step's share of the work is ceil(N / refresh_every) rows, from the first row to
-    the last and over again.
+    Counts are computed from the copy that the draw was made from, so they are right however old the copy is;
+    age costs sharpness alone. Each step renews ceil(N / refresh_every) rows, from the first row to the last,
+    and then starts over.
     """
 
     merges = True  # the copies are the same in all processes
 
     def __init__(self, settings: SnapshotSettings, context: BuildContext) -> None:
-        """Draw `settings.negatives` candidates; there is no copy at first."""
+        """Draw `settings.negatives` candidates; there is no copy before the first refresh."""
         self.negatives = settings.negatives
         self.item_count, self.device = context.item_count, context.device
         self.rows_a_step = -(-self.item_count // settings.refresh_every)
@@ -36,7 +42,7 @@ class SnapshotSampler(Sampler):
         self._vectors: Tensor | None = None
 
     def follow(self, rows: slice) -> None:
-        """Renew all that depends on the vectors of `rows`, which have changed; nothing in this class."""
+        """Renew the state that depends on the vectors of `rows`, which have changed. This class has none."""
 
     @property
     def vectors(self) -> Tensor:
@@ -94,7 +100,10 @@ class SnapshotSampler(Sampler):
 
 
 def check_finite(vectors: Tensor, first_row: int) -> None:
-    """Raise TrainingError if the norm of a vector [R, D], of rows from `first_row` on, is no float32."""
+    """Raise TrainingError unless the norms of `vectors` [R, D] are finite in float32.
+
+    `first_row` is the item row of the first vector.
+    """
     finite = torch.linalg.vector_norm(vectors, dim=1, dtype=torch.float64).float().isfinite()
     if not finite.all():
         row = first_row + int((~finite).nonzero()[0])

@@ -17,8 +17,8 @@ def unigram_weights(counts: NDArray[np.int64], alpha: float, added: float = 1.0)
     """(count + added)^alpha of the [N] `counts` (Mikolov et al. 2013 use alpha = 0.75).
 
     With one added to every count an item without a training event can still be drawn, and its correction is
-    finite without a floor under q; with zero it never is. Raises TrainingError where no item has a training
-    event.
+    finite without a floor under q; with zero added such an item is never drawn. Raises TrainingError where no
+    item has a training event.
     """
     _check_counts(counts)
     weights = (counts + added) ** alpha
@@ -34,8 +34,9 @@ def logs(values: Weights) -> Tensor:
 def log_uniform_weights(counts: NDArray[np.int64]) -> Weights:
     """log(r + 2) - log(r + 1) for the item of rank r by falling `counts` [N], ties by row.
 
-    They sum to log(N + 1). About Zipf's law, from ranks alone: TensorFlow's `log_uniform_candidate_sampler`
-    takes the row for the rank. Raises TrainingError where no item has a training event.
+    The weights sum to log(N + 1). They are about Zipf's law, from ranks alone: TensorFlow's
+    `log_uniform_candidate_sampler` takes the row for the rank. Raises TrainingError where no item has a
+    training event.
     """
     _check_counts(counts)
     weights = np.empty(len(counts))
@@ -60,7 +61,7 @@ class AliasTable:
     """
 
     def __init__(self, weights: Floats) -> None:
-        """Build from [N] weights, of which some are positive; they need not sum to one."""
+        """Build from [N] weights, of which some are positive; their sum need not be one."""
         self.keep = np.empty(len(weights))
         self.other = np.empty(len(weights), dtype=np.int64)
         fill_cells(weights * (len(weights) / weights.sum()), self.keep, self.other)
@@ -75,8 +76,8 @@ class AliasTable:
 def fill_cells(mass: Floats, keep: NDArray[np.floating[Any]], other: NDArray[np.signedinteger[Any]]) -> None:
     """Fill N cells of mass 1 with items of mean mass 1, in one sweep over the poor and one over the rich.
 
-    The rich item at hand gives its rest to poor cells until less than a cell is left to it; then it is a
-    poor cell itself, filled up by the next rich one. This sweep (Huebschle-Schneider & Sanders 2022)
+    The current rich item gives its surplus to poor cells until less than a cell is left of it; then it is
+    a poor cell itself, which the next rich item fills up. This sweep (Huebschle-Schneider & Sanders 2022)
     needs no lists of the poor and the rich, and reads memory in order.
     """
     keep[:] = 1.0

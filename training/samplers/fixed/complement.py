@@ -15,12 +15,12 @@ Rows = NDArray[np.int64]
 class ComplementSampler(Sampler):
     """K candidates an example, drawn with replacement from q_j / (1 - q_y), where y is its positive.
 
-    The estimate is of the sum over the other items; no candidate is spent on the known term
+    The draw estimates the sum over the other items, and spends no candidate on the known term of the positive
     (Botev et al. 2017, eq. 16-19).
     """
 
     def __init__(self, weights: Weights, negatives: int, device: torch.device) -> None:
-        """Take [N] weights. Raises TrainingError where fewer than two items have one."""
+        """Take [N] weights. Raises TrainingError where fewer than two items have a weight."""
         check_others(int(np.count_nonzero(weights)))
         self.negatives = negatives
         self.table = AliasTable(weights)
@@ -45,7 +45,7 @@ class ComplementSampler(Sampler):
         return drawn_from(ids, log_q, left_out, positives)
 
     def _others(self, avoided: Rows, random: np.random.Generator) -> Rows:
-        """One item each by inverting the distribution function, with the mass of `avoided` [n] cut out."""
+        """An item for each of `avoided` [n], by inverting the distribution function without that row."""
         last = len(self.firsts) - 2
         before, after = self.firsts[avoided], self.lasts[last - avoided]
         position = random.random(len(avoided)) * (before + after)
@@ -71,10 +71,10 @@ def check_others(item_count: int) -> None:
 class SharedComplementSampler(ComplementSampler):
     """S + S' draws from q, shared by the batch; each example takes the first S that miss its positive.
 
-    Those are S independent draws from q_j / (1 - q_y), as if made for the example alone, but scoring them
-    is one product for the batch. An example whose positive is drawn more than S' times has n < S candidates,
-    each expected n q_j / (1 - q_y) times: given n they follow the same distribution, so the sum stays
-    unbiased unless n = 0.
+    These candidates are S independent draws from q_j / (1 - q_y), as if made for the example alone, but
+    scoring them is one product for the batch. An example whose positive is drawn more than S' times has n < S
+    candidates, each expected n q_j / (1 - q_y) times: given n they follow the same distribution, so the sum
+    stays unbiased unless n = 0.
 
     Source: Botev et al. 2017: S + S' samples for a mini-batch, for the sum of eq. 16-19.
     """
@@ -103,15 +103,16 @@ ROUNDS = 4
 
 
 class UniqueSampler(CountingSampler):
-    """K different candidates a step, shared by the batch: q is drawn from until K have come.
+    """K different candidates a step, shared by the batch: items are drawn from q until K have come.
 
     The draws are made at the times of a Poisson process of rate one, so that item i first comes after an
-    exponential time of rate q_i, apart from all others. With the others' times given, i is among the K if it
-    comes before the Kth of them, at tau: with probability 1 - exp(-q_i tau), its count. For a candidate, tau
-    is the time of the (K+1)th item, for any other item that of the Kth. The estimated sum is unbiased at
-    every K (rank conditioning: Cohen & Kaplan 2007; Duffield, Lund & Thorup 2007), and counts of several
-    samplers can be added. TensorFlow's 1 - (1 - q)^tries takes the tries for given, although the last of them
-    always finds a new item: its sum is too large. K = N takes the whole catalog; each item is expected once.
+    exponential time of rate q_i, independently of all others. Given the times of the others, i is among the K
+    if it comes before the Kth of them, at time tau. The probability is 1 - exp(-q_i tau), which is its count.
+    For a candidate, tau is the time of the (K+1)th item, for any other item the time of the Kth. The
+    estimated sum is unbiased at every K (rank conditioning: Cohen & Kaplan 2007; Duffield, Lund & Thorup
+    2007), and counts of several samplers can be added. TensorFlow's 1 - (1 - q)^tries takes the number of
+    tries for given, although the last try always finds a new item, so its sum is too large. K = N takes the
+    whole catalog; each item is expected once.
     """
 
     def __init__(self, weights: Weights, negatives: int, device: torch.device) -> None:
@@ -126,7 +127,7 @@ class UniqueSampler(CountingSampler):
         self.q = weights / weights.sum()
         self.shares = torch.from_numpy(self.q).float().to(device)
         self.drawn = torch.empty(0, dtype=torch.int64, device=device)
-        # When the Kth and the (K+1)th item of the last draw came.
+        # The times at which the Kth and the (K+1)th item of the last draw came.
         self.times = (0.0, 0.0)
 
     def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
@@ -139,7 +140,7 @@ class UniqueSampler(CountingSampler):
         return self.counted(query, positives, self.drawn)
 
     def _first(self, count: int, random: np.random.Generator) -> tuple[Rows, Times]:
-        """The `count` items that come first, in their order, and when each does."""
+        """The `count` items that come first, in their order, and the time of each."""
         drawn, times = np.empty(0, dtype=np.int64), np.zeros(1)
         for _ in range(ROUNDS):
             drawn = np.concatenate([drawn, self.table.draw(2 * count, random)])
@@ -148,7 +149,7 @@ class UniqueSampler(CountingSampler):
             first = np.sort(np.unique(drawn, return_index=True)[1])[:count]
             if len(first) == count:
                 return drawn[first], times[first + 1]
-        # What has not come yet comes after exponential times from now on: no need to make the draws.
+        # Missing items come after exponential times from now on, so that the draws need not be made.
         seen = drawn[first]
         clocks = times[-1] + random.exponential(size=len(self.q)) / self.q
         clocks[seen] = np.inf

@@ -32,13 +32,19 @@ from turret.training.samplers.fixed.complement import (
 )
 
 Added = Annotated[float, Field(ge=0.0, le=1e6)]
-"""Added to the count of every item. With 0, those without a training event are never drawn."""
+"""The number added to the count of every item. With 0, items without a training event are never drawn."""
 
 
 class PopularitySettings(ExcludingSettings):
     """A proposal that is the same for all queries.
 
-    Without the positive, candidates are drawn for each example, or with `spare` ones once for the batch.
+    Without the positive, candidates are drawn for each example, or with `spare` once for the batch.
+
+    Args:
+        negatives: K, the number of candidates.
+        exclude_positive: whether each example draws without its positive, which is masked otherwise.
+        spare: with `exclude_positive`, the number of further shared draws that replace an example's positive
+            among its K; 0 for separate draws of each example.
     """
 
     mixable: ClassVar[bool] = True
@@ -63,7 +69,18 @@ class PopularitySettings(ExcludingSettings):
 
 
 class UniformConfig(PopularitySettings):
-    """All items have the same probability."""
+    """All items have the same probability. For the settings see `PopularitySettings`.
+
+    Draws:
+        int64 [K], shared by the batch; [B, K] with `exclude_positive`, or [K + spare] with `spare` too.
+
+    Example, with the inputs of `SamplerSettings`:
+
+        >>> sampler = samplers.uniform(negatives=4).build(catalog)
+        >>> draw = sampler.draw(users, positives, step)
+        >>> draw.ids.shape, draw.valid.shape
+        (torch.Size([4]), torch.Size([2, 4]))
+    """
 
     kind: Literal["uniform"] = "uniform"
 
@@ -72,7 +89,23 @@ class UniformConfig(PopularitySettings):
 
 
 class UnigramConfig(PopularitySettings):
-    """Items are drawn in proportion to (count + added)^alpha."""
+    """Items are drawn in proportion to (count + added)^alpha.
+
+    Args:
+        alpha: the power of the counts; 0 is uniform, 1 the frequency itself.
+        added: the number added to every count, so that items without a training event can be drawn.
+        negatives, exclude_positive, spare: see `PopularitySettings`.
+
+    Draws:
+        int64 [K], shared by the batch; [B, K] with `exclude_positive`, or [K + spare] with `spare` too.
+
+    Example, with the inputs of `SamplerSettings`:
+
+        >>> sampler = samplers.unigram(negatives=4, exclude_positive=True).build(catalog)
+        >>> draw = sampler.draw(users, positives, step)
+        >>> draw.ids.shape, draw.valid.shape
+        (torch.Size([2, 4]), torch.Size([2, 4]))
+    """
 
     kind: Literal["unigram"] = "unigram"
     alpha: Power = 0.75
@@ -84,7 +117,22 @@ class UnigramConfig(PopularitySettings):
 
 
 class LogUniformConfig(PopularitySettings):
-    """Items are drawn by the rank of their frequency alone; `unique` draws until all candidates differ."""
+    """Items are drawn by the rank of their frequency alone.
+
+    Args:
+        unique: whether items are drawn until K different ones have come.
+        negatives, exclude_positive, spare: see `PopularitySettings`.
+
+    Draws:
+        int64 [K], shared by the batch; [B, K] with `exclude_positive`, or [K + spare] with `spare` too.
+
+    Example, with the inputs of `SamplerSettings`:
+
+        >>> sampler = samplers.log_uniform(negatives=4, unique=True).build(catalog)
+        >>> draw = sampler.draw(users, positives, step)
+        >>> len(draw.ids.unique())
+        4
+    """
 
     kind: Literal["log_uniform"] = "log_uniform"
     unique: bool = False
@@ -133,7 +181,7 @@ class FixedCountSampler(CountingSampler, ABC):
 class PopularitySampler(FixedCountSampler):
     """K candidates a step, shared by the batch, drawn with replacement from a fixed proposal q.
 
-    Bengio & Senecal 2008 draw so from the unigram; uniform is its power 0.
+    Bengio & Senecal 2008 draw in this way from the unigram, whose power 0 is the uniform distribution.
     """
 
     def __init__(self, weights: Weights, negatives: int, device: torch.device) -> None:
@@ -146,7 +194,23 @@ class PopularitySampler(FixedCountSampler):
 
 
 class ExactHeadConfig(SamplerSettings):
-    """The `exact` most frequent items, and `negatives` of the others by (count + 1)^alpha."""
+    """The most frequent items, and draws of the others by (count + 1)^alpha.
+
+    Args:
+        negatives: K, the number of draws of the others.
+        exact: M, the number of the most frequent items that are in every draw.
+        alpha: the power of the counts.
+
+    Draws:
+        int64 [M + K], shared by the batch, the M items first; [N] where M is at least N.
+
+    Example, with the inputs of `SamplerSettings`:
+
+        >>> sampler = samplers.exact_head(negatives=4, exact=2).build(catalog)
+        >>> draw = sampler.draw(users, positives, step)
+        >>> draw.ids.shape, draw.ids[:2]
+        (torch.Size([6]), tensor([0, 1]))
+    """
 
     mixable: ClassVar[bool] = True
 
@@ -165,8 +229,8 @@ class ExactHeadSampler(FixedCountSampler):
 
     The sum over the catalog is split in two without a common item. The first, over the set C_n of Botev et
     al. 2017, section 3, is exact: beside the positive, which the loss keeps, C_n has the head. The second is
-    estimated from q_j / (1 - Q), Q the head's share of q. A head as large as the catalog leaves nothing to
-    draw: the full softmax.
+    estimated from q_j / (1 - Q), where Q is the head's share of q. A head as large as the catalog leaves
+    nothing to draw, which gives the full softmax.
     """
 
     def __init__(self, weights: Weights, exact: int, negatives: int, device: torch.device) -> None:
@@ -190,7 +254,23 @@ class ExactHeadSampler(FixedCountSampler):
 
 
 class BernoulliConfig(SamplerSettings):
-    """Each item is in the draw or not, on its own; `negatives` are expected, by (count + added)^alpha."""
+    """Each item is in the draw or not, independently, in proportion to (count + added)^alpha.
+
+    Args:
+        negatives: the expected number of candidates.
+        alpha: the power of the counts.
+        added: the number added to every count, so that items without a training event can be drawn.
+
+    Draws:
+        int64 [K], shared by the batch, of different items; K is random.
+
+    Example, with the inputs of `SamplerSettings`:
+
+        >>> sampler = samplers.bernoulli(negatives=4).build(catalog)
+        >>> draw = sampler.draw(users, positives, step)
+        >>> len(draw.ids) == len(draw.ids.unique()) == draw.valid.shape[1]
+        True
+    """
 
     # The number of candidates is random.
     fixed_size: ClassVar[bool] = False
@@ -236,8 +316,8 @@ class BernoulliSampler(FixedCountSampler):
 def inclusion_chances(weights: Weights, expected: int) -> Weights:
     """b_i = min(1, c weight_i), with c such that the [N] b_i sum to `expected`, or all with a weight are 1.
 
-    The heaviest m are certain, and the others share what is left in proportion: m is the least for which
-    none of them gets more than 1.
+    The heaviest m are certain, and the others share the rest in proportion: m is the least number for which
+    none of the others gets more than 1.
     """
     if expected >= np.count_nonzero(weights):
         return (weights > 0.0).astype(np.float64)

@@ -18,7 +18,7 @@ from turret.training.samplers.core.settings import BuildContext, SamplerSettings
 class KnownFrequency:
     """The share p_i = count_i / total of examples with positive i; `smoothed` adds one to every count.
 
-    No item is out of reach then, and p still sums to one, which a floor under p would not keep.
+    With one added no item is out of reach, and p still sums to one, unlike with a floor under p.
     """
 
     def __init__(self, counts: NDArray[np.int64], device: torch.device, smoothed: bool = False) -> None:
@@ -33,7 +33,7 @@ class KnownFrequency:
         self._has_zeros = bool((shares == 0).any())
 
     def observe(self, positives: Tensor) -> None:
-        """Nothing to learn. Raises TrainingError for a positive whose count is zero."""
+        """Check the positives; counts that are known learn nothing. Raises TrainingError for a zero count."""
         if self._has_zeros and (impossible := self.log_shares[positives].isneginf()).any():
             row = int(positives[impossible][0])
             raise TrainingError(
@@ -62,20 +62,20 @@ class StreamingFrequency:
 
     Time is counted in examples, not in batches: the gap's inverse is then p_i itself, also for an item
     that a batch holds several times. Items are hashed into `buckets` by several hash functions; a
-    collision can only shorten a gap, so the longest one is used (their section 4.2).
+    collision can only shorten a gap, so the longest one is used (section 4.2).
 
-    The current gap of an item that is absent for longer than its mean gap counts as if it ended now. Their
-    algorithm keeps the old mean, which is harmless while only current positives are looked up; but a union of
-    draws also looks up items without recent events.
+    The current gap of an item that is absent for longer than its mean gap counts as if it ended now. The
+    published algorithm keeps the old mean, which is harmless while only current positives are looked up; but
+    a union of draws also looks up items without recent events.
 
-    The mean starts again when the newest hits contradict it: h hits in the t examples since the last batch
-    with a hit, against the n = min(hits, 1 / rate) hits in n mean gaps that the mean stands for, by the
-    likelihood ratio of two Poisson rates to one common rate (Wilks 1938). A silence is h = 0. The published
+    The mean starts again when the newest hits contradict it. The likelihood ratio of two Poisson rates to one
+    common rate (Wilks 1938) compares h hits in the t examples since the last batch with a hit, and the
+    n = min(hits, 1 / rate) hits in n mean gaps that the mean stands for. A silence has h = 0. The published
     mean forgets a popular item only after some 1 / rate more hits, which an item out of use never gets.
     """
 
-    # Of the log likelihood ratio. Twice that ratio follows a chi-square distribution with one degree of
-    # freedom while nothing changes, so that one batch in 130,000 exceeds it by chance.
+    # The limit of the log likelihood ratio. Twice that ratio follows a chi-square distribution with one
+    # degree of freedom while nothing changes, so that one batch in 130,000 exceeds it by chance.
     _EVIDENCE = 10.0
     # A Mersenne prime larger than any row, as universal hashing (Carter & Wegman 1979) needs.
     _PRIME = 2**31 - 1
@@ -140,7 +140,7 @@ class StreamingFrequency:
         gaps = np.take_along_axis(self.gap, positions, axis=1)
         hits = np.take_along_axis(self.hits, positions, axis=1)
         open_gaps = self.now - np.take_along_axis(self.last_hit, positions, axis=1)
-        # As though a gap that is longer than the mean ended now.
+        # A gap that is longer than the mean counts as though it ended now.
         ended = np.maximum(open_gaps, gaps)
         is_silent = self._changed(gaps, hits, np.zeros_like(hits), open_gaps)
         current = np.where(is_silent, ended, self._joined(gaps, hits, np.ones_like(hits), ended))
@@ -148,7 +148,7 @@ class StreamingFrequency:
         return torch.from_numpy(-log_gaps).float().reshape(rows.shape).to(rows.device)
 
     def state(self) -> State:
-        """The clock, the last hits, the mean gaps and how many they are of."""
+        """The clock, the last hits, the mean gaps and the numbers of hits in them."""
         return {
             "now": torch.tensor(self.now),
             "last_hit": torch.from_numpy(self.last_hit),
@@ -165,12 +165,18 @@ class StreamingFrequency:
 
 Frequency = KnownFrequency | StreamingFrequency
 
-# Of a stream: a collision has to happen in both to make an item too frequent.
+# A stream has two hash functions: a collision has to happen in both to make an item too frequent.
 HASHES = 2
 
 
 class FrequencySettings(SamplerSettings, ABC):
-    """The source of the frequencies of positives: known, smoothed by a count added to each, or streaming."""
+    """The source of the frequencies of positives.
+
+    Args:
+        frequencies: "known" from the training part, "smoothed" with one added to each count, or "streaming",
+            estimated from the positives as they come.
+        streaming_rate: the weight of the newest gap in the mean gap of a streaming estimate.
+    """
 
     reads_batch: ClassVar[bool] = True
 
@@ -178,7 +184,7 @@ class FrequencySettings(SamplerSettings, ABC):
     streaming_rate: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.01
 
     def frequency(self, context: BuildContext) -> Frequency:
-        """Build the estimate of the settings. Raises TrainingError where none are known."""
+        """Build the estimate of the settings. Raises TrainingError where no item has a count."""
         if self.frequencies != "streaming":
             smoothed = self.frequencies == "smoothed"
             return KnownFrequency(context.statistics.positive_counts(), context.device, smoothed)

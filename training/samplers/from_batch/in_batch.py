@@ -1,4 +1,4 @@
-"""Candidates from the batch (Yi et al. 2019), from earlier ones (Wang et al. 2021), and given with it."""
+"""Candidates from the batch (Yi et al. 2019), from earlier batches (Wang et al. 2021), and from the data."""
 
 import math
 from abc import ABC
@@ -23,7 +23,22 @@ from turret.training.samplers.from_batch.frequency import Frequency, FrequencySe
 
 
 class InBatchConfig(FrequencySettings):
-    """The other positives of the batch; `unique` keeps one candidate of each item."""
+    """The other positives of the batch.
+
+    Args:
+        unique: whether an item that several examples have as their positive is one candidate.
+        frequencies, streaming_rate: see `FrequencySettings`.
+
+    Draws:
+        int64 [B], shared by the batch, the positives of all its examples; with `unique` the different ones.
+
+    Example, with the inputs of `SamplerSettings`:
+
+        >>> sampler = samplers.in_batch().build(catalog)
+        >>> draw = sampler.draw(users, positives, step)
+        >>> draw.ids, draw.valid[0]
+        (tensor([5, 6]), tensor([False,  True]))
+    """
 
     mixable: ClassVar[bool] = True
     # An example's own positive is masked.
@@ -34,7 +49,7 @@ class InBatchConfig(FrequencySettings):
 
     @property
     def fixed_size(self) -> bool:
-        """Not where repeated positives are one candidate."""
+        """False where repeated positives are one candidate."""
         return not self.unique
 
     def build(self, context: BuildContext) -> Sampler:
@@ -42,7 +57,7 @@ class InBatchConfig(FrequencySettings):
 
 
 class BatchSampler(CountingSampler, ABC):
-    """Candidates that are positives of this batch, of all processes, or of earlier ones."""
+    """A sampler whose candidates are positives of this batch, of all processes, or of earlier batches."""
 
     draws_batch = True
 
@@ -52,9 +67,9 @@ class BatchSampler(CountingSampler, ABC):
 
     def _observed(self, positives: Tensor, context: DrawContext) -> Tensor:
         """The positives of all processes [A], which the frequencies have counted."""
-        every = positives if context.gathered is None else context.gathered.positives
-        self.frequency.observe(every)
-        return every
+        gathered = positives if context.gathered is None else context.gathered.positives
+        self.frequency.observe(gathered)
+        return gathered
 
     def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
         """Normalised p [N], for each of the B queries: [B, N]."""
@@ -71,8 +86,8 @@ class BatchSampler(CountingSampler, ABC):
 class InBatchSampler(BatchSampler):
     """K = B candidates: the positives of the batch, item i expected B p_i times among them.
 
-    An item that several examples have as their positive is as many candidates; with `unique` it is one,
-    expected 1 - (1 - p_i)^B times: the probability that it is among B positives at all.
+    An item that several examples have as their positive is as many candidates; with `unique` it is one
+    candidate, expected 1 - (1 - p_i)^B times: the probability that it is among B positives at all.
 
     The counts are those of the whole batch, the example's own positive included, as the corrected softmax
     has it in its sum. An example meets only the other B - 1, so that where the positive is kept as it is
@@ -84,7 +99,7 @@ class InBatchSampler(BatchSampler):
     def __init__(self, frequency: Frequency, item_count: int, unique: bool = False) -> None:
         super().__init__(frequency, item_count)
         self.unique = unique
-        # The examples of other processes in the last draw.
+        # The number of examples of other processes in the last draw.
         self._others = 0
 
     def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
@@ -93,10 +108,12 @@ class InBatchSampler(BatchSampler):
         Raises TrainingError for a positive that the frequencies can't correct.
         """
         batch = context.gathered
-        every = self._observed(positives, context)
-        self._others = len(every) - len(positives)
-        own = slice(0, len(every)) if batch is None else slice(batch.first, batch.first + batch.own)
-        ids, firsts, held = _distinct(every, own) if self.unique else (every, None, _held(every, own))
+        gathered = self._observed(positives, context)
+        self._others = len(gathered) - len(positives)
+        local = slice(0, len(gathered)) if batch is None else slice(batch.first, batch.first + batch.own)
+        ids, firsts, held = (
+            _distinct(gathered, local) if self.unique else (gathered, None, _held(gathered, local))
+        )
         stored = None
         if batch is not None:
             stored = batch.vectors if firsts is None else batch.vectors[firsts]
@@ -108,35 +125,50 @@ class InBatchSampler(BatchSampler):
         return log_inclusion(log_share, size) if self.unique else math.log(max(size, 1)) + log_share
 
 
-def _held(positives: Tensor, own: slice) -> tuple[Tensor, Tensor]:
-    """Each example of the slice `own` of the batch, and its column."""
-    columns = torch.arange(own.start, own.stop, device=positives.device)
-    return columns - own.start, columns
+def _held(positives: Tensor, local: slice) -> tuple[Tensor, Tensor]:
+    """The examples of the slice `local` of the batch, and their columns."""
+    columns = torch.arange(local.start, local.stop, device=positives.device)
+    return columns - local.start, columns
 
 
-def _distinct(positives: Tensor, own: slice) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
-    """The distinct positives, where each is first, and which of them only one example of `own` has.
+def _distinct(positives: Tensor, local: slice) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
+    """The distinct positives, the first position of each, and those that one example of `local` alone has.
 
-    The latter as the example and the column.
+    The last are given as the example and the column.
     """
     ids, columns, counts = torch.unique(positives, return_inverse=True, return_counts=True)
     places = torch.arange(len(positives), device=positives.device)
     firsts = places.new_full((len(ids),), len(positives)).scatter_reduce(0, columns, places, "amin")
-    alone = (counts[columns[own]] == 1).nonzero()[:, 0]
-    return ids, firsts, (alone, columns[own][alone])
+    alone = (counts[columns[local]] == 1).nonzero()[:, 0]
+    return ids, firsts, (alone, columns[local][alone])
 
 
 def log_inclusion(log_share: Tensor, size: int) -> Tensor:
-    """log(1 - (1 - p)^size): how likely an item of log share `log_share` [...] is among `size` at all.
+    """log(1 - (1 - p)^size): how likely an item of log share `log_share` [...] is among `size` draws.
 
-    Neither power is formed: for a rare item 1 - p rounds to one, and the log of the rest to minus infinity.
+    The power itself is not computed: for a rare item 1 - p rounds to one, and the log of the rest to minus
+    infinity.
     """
     absent = size * torch.log1p(-log_share.exp())
     return (-torch.expm1(absent)).log()
 
 
 class CrossBatchConfig(FrequencySettings):
-    """The positives of the `batches` batches before this one, with the vectors that they had then."""
+    """The positives of the batches before this one, with the vectors that they had then.
+
+    Args:
+        batches: the number of earlier batches in the queue.
+        frequencies, streaming_rate: see `FrequencySettings`.
+
+    Draws:
+        int64 [S], shared by the batch, the positives in the queue; S is 0 in the first step.
+
+    Example, with the inputs of `SamplerSettings`:
+
+        >>> sampler = samplers.cross_batch(batches=8).build(catalog)
+        >>> [sampler.draw(users, positives, step).ids for _ in range(2)]
+        [tensor([], dtype=torch.int64), tensor([5, 6])]
+    """
 
     mixable: ClassVar[bool] = True
     covers_catalog: ClassVar[bool] = False
@@ -148,7 +180,7 @@ class CrossBatchConfig(FrequencySettings):
 
     @property
     def remembered_batches(self) -> int:
-        """The whole queue."""
+        """The number of batches in the queue."""
         return self.batches
 
     def build(self, context: BuildContext) -> Sampler:
@@ -159,9 +191,9 @@ class CrossBatchConfig(FrequencySettings):
 class CrossBatchSampler(BatchSampler):
     """S candidates: the positives of the last `batches` batches before this one, item i expected S p_i times.
 
-    Vectors change slowly, so those of some steps ago stand in for those of now and cost no pass through
-    the item tower (Wang et al. 2021). The present batch joins the queue only after the draw, so that no
-    example meets its own positive for being there: S p_i is exact for every example, as far as p is.
+    Vectors change slowly, so those of some steps ago stand in for current ones and cost no pass through the
+    item tower (Wang et al. 2021). The present batch joins the queue only after the draw, so that no example
+    meets its own positive because of itself: S p_i is as exact as p for every example.
 
     The first step of a run finds the queue empty: it draws nothing, and its loss has no negative. In that
     step alone, where every count is zero, positives are counted as though the queue held one example, so
@@ -186,7 +218,7 @@ class CrossBatchSampler(BatchSampler):
         Raises TrainingError for a positive that the frequencies can't correct.
         """
         batch = context.gathered
-        every = self._observed(positives, context)
+        gathered = self._observed(positives, context)
         ids, self._drawn = self._ids, len(self._ids)
         draw = Draw(
             ids=ids,
@@ -195,11 +227,11 @@ class CrossBatchSampler(BatchSampler):
             valid=without_accidental_hits(ids, positives),
             stored=self._vectors if self._drawn else context.positive_vectors[:0],
         )
-        self._join(every, context.positive_vectors if batch is None else batch.vectors.detach().float())
+        self._join(gathered, context.positive_vectors if batch is None else batch.vectors.detach().float())
         return draw
 
     def _join(self, positives: Tensor, vectors: Tensor) -> None:
-        """Append a batch and drop the oldest beyond `batches`, into new tensors: draws share the old ones."""
+        """Append a batch and drop the oldest beyond `batches`; tensors are new, as draws share the old."""
         leaving = self._sizes[0] if len(self._sizes) == self.batches else 0
         queued = self._vectors[leaving:] if self._sizes else vectors[:0]
         self._sizes = [*self._sizes, len(positives)][-self.batches :]
@@ -223,9 +255,20 @@ class CrossBatchSampler(BatchSampler):
 
 
 class GivenNegatives(SamplerSettings):
-    """The negatives of each example, in place of a draw; for an `Estimator`, whose steps are given them.
+    """The negatives of each example, in place of a draw; an `Estimator` takes them with each step.
 
-    They have no probabilities: losses that are corrected by them take each negative as expected once.
+    They have no probabilities: losses that are corrected by expected counts take each negative as expected
+    once.
+
+    Draws:
+        int64 [B, K], the negatives of the step.
+
+    Example, with the inputs of `SamplerSettings`:
+
+        >>> sampler = GivenNegatives().build(catalog)
+        >>> draw = sampler.draw(users, positives, step)
+        >>> draw.ids.shape, draw.valid[0]
+        (torch.Size([2, 3]), tensor([ True,  True, False]))
     """
 
     counts_positives: ClassVar[bool] = False
@@ -240,7 +283,7 @@ class GivenSampler(Sampler):
     """The candidates of a step are the negatives of its context."""
 
     def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
-        """Use `context.negatives` [B, K], of which -1 is masked. Raises TrainingError without them."""
+        """Use `context.negatives` [B, K], where -1 is masked. Raises TrainingError without them."""
         if context.negatives is None:
             raise TrainingError(
                 "GivenNegatives draws nothing; give the step its negatives, int64 [B, K], with -1 for none."

@@ -1,17 +1,18 @@
 """Compiled draws from the kernel K(h, w) = alpha <h, w>^2 + 1 of float32 vectors [N, D], on the CPU.
 
-**By rejection**, at a cost that doesn't depend on N: a row is proposed uniformly and accepted with
-K(h, w) / (alpha |h|^2 m^2 + 1), m the greatest norm: accepted rows follow q exactly (von Neumann 1951).
-Nearly all proposals end at a test in float32, with a bound on its error; the others are decided in float64.
-This goes beyond Blanc & Rendle 2018.
+**By rejection**, at a cost that doesn't depend on N: a row is proposed uniformly and accepted with the chance
+K(h, w) / (alpha |h|^2 m^2 + 1), where m is the greatest norm: accepted rows follow q exactly (von Neumann
+1951). Nearly all proposals end at a test in float32, with a bound on its error; the others are decided in
+float64. This goes beyond Blanc & Rendle 2018.
 
 A few examples share proposals, so that memory latency is paid once.
-Each example accepts by numbers of its own, so that its draws are independent and of its own q, as with
-proposals of its own. Sharing correlates examples only: of two with the same query, a draw of item i by one is
-the other's too with the chance a_i that i is accepted. So the count of i over G such examples has about
-1 + (G - 1) a_i times the variance of independent ones: over all items, 1 + (G - 1) sum a^2 / sum a times.
+Each example accepts by its own random numbers, so that its draws are independent and follow its own q, as if
+proposals were its own. Sharing correlates examples only: of two examples with the same query, a draw of item
+i by one is the other's too with the chance a_i that i is accepted. So the count of i over G such examples has
+about 1 + (G - 1) a_i times the variance of independent draws: over all items, 1 + (G - 1) sum a^2 / sum a
+times.
 
-**By blocks**, where few proposals are accepted: a row of a block that was drawn by the blocks' sums.
+**By blocks**, where few proposals are accepted: a block is drawn by the blocks' sums, and then a row of it.
 """
 
 import numpy as np
@@ -24,11 +25,12 @@ Floats = NDArray[np.float64]
 Vectors = NDArray[np.float32]
 Rows = NDArray[np.int64]
 
-# By how much the variance of the count of an item of mean acceptance may grow for examples that all have one
-# query (that of likelier items grows more), and the most examples that share: beyond, latency hardly matters.
+# By sharing, the variance of the count of an item of mean acceptance may grow by this share for examples that
+# all have one query (that of likelier items grows more). At most MOST_SHARING share: beyond, latency hardly
+# matters.
 MOST_IN_COMMON = 0.1
 MOST_SHARING = 8
-# Proposals tested together: the memory of the next ones is prefetched while these are worked on.
+# So many proposals are tested together, while the memory of the next ones is prefetched.
 PROPOSALS = 64
 # A number of 64 random bits decides four proposals in its first look, by 16 bits each.
 COARSE = 65536.0
@@ -36,9 +38,9 @@ HASHES = PROPOSALS // 4
 CACHE_LINE = 64
 # Bounds are widened by more than float32 can round off.
 WIDER = 1.00001
-# Norms below it are taken for it, so that their inverse is a float32.
+# Smaller norms are taken for this one, so that their inverse is a float32.
 LEAST_NORM = 1e-30
-# Rejections in a block after which it is cheaper to compute all of its kernels.
+# After so many rejections in a block it is cheaper to compute all of its kernels.
 MOST_REFUSED = 16
 
 
@@ -85,7 +87,7 @@ def scale_of(alpha: float, query: Vectors, greatest: float, unit: Vectors, scale
     """Return alpha |h|^2 m^2 + 1 or hardly more, with m = `greatest`, and fill `unit` [D] and `scale` [3].
 
     `unit` is the query over its norm. With p its product with a vector, which may be computed in float32,
-    (|p| scale[0] + scale[1])^2 + scale[2] is at least the vector's kernel over what is returned.
+    (|p| scale[0] + scale[1])^2 + scale[2] is at least the vector's kernel over the returned value.
     """
     length, greatest = np.sqrt(inner(query, query)), max(greatest, LEAST_NORM)
     for i in range(len(query)):
@@ -201,11 +203,13 @@ def draw_in_blocks(
 ) -> None:
     """Write to `drawn` [M] a row of each draw's block of `size` rows, by the kernel of its owner's query.
 
-    `order` sorts the draws by block and owner; those of one block and one owner are a group, which begins at
-    `groups[g]` of the order. Written are the groups from `start` to `stop`: a block stays in the cache.
+    `order` sorts the draws by block and owner; draws of one block and one owner are a group, which begins at
+    `groups[g]` of the order. The groups from `start` to `stop` are written, so that a block stays in the
+    cache.
 
-    A row is drawn by its bound and accepted with its kernel over the bound, nearly always. Where rejections
-    are frequent, as for a query at right angles to long vectors, kernels replace their bounds.
+    A row is drawn by its bound and accepted with the chance of its kernel over the bound, which is nearly
+    one. Where rejections are frequent, as for a query at right angles to long vectors, kernels replace their
+    bounds.
     """
     unit, scale = np.empty(queries.shape[1], np.float32), np.empty(3, np.float32)
     room, sums_room = np.empty(size, np.float32), np.empty(size)

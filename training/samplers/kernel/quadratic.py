@@ -27,17 +27,17 @@ from turret.training.samplers.core.snapshot import SnapshotSampler, SnapshotSett
 from turret.training.samplers.fixed.complement import check_others
 from turret.training.samplers.kernel.compiled_draws import draw_groups, draw_in_blocks, sharing, write_kernels
 
-# Blocks whose sums have a sum of their own, so that an update does not add up all blocks again: a fifth of
+# So many blocks have a common sum, so that an update does not add up all blocks again, which takes a fifth of
 # its time at 10^7 items.
 _GROUP = 32
-# Numbers of 8 bytes in a cache line.
+# A cache line has so many numbers of 8 bytes.
 _CACHE_LINE = 8
-# The most floats that a temporary tensor has.
+# A temporary tensor has at most so many floats, by device.
 _HELD = {"cpu": 2**22, "cuda": 2**26}
-# The cost of a draw by blocks, in units of a proposal that is tested: a block's mass for each of D + 1, and a
-# row of the block that is drawn.
+# The cost of a draw by blocks, in units of a tested proposal: BLOCK_WORK (D + 1) for the mass of each block,
+# and ROW_WORK for each row of the drawn block.
 BLOCK_WORK, ROW_WORK = 0.8, 0.5
-# The fewest kernels that a further thread is used for.
+# A further thread is used for at least so many kernels.
 LEAST_KERNELS = 4096
 
 
@@ -92,8 +92,8 @@ class KernelSums:
         self.greatest_norm = float(self._norms.max())
         first, last = rows.start // self.block, -(-rows.stop // self.block)
         width = self.vectors.shape[1]
-        for some in self._parts(last - first, (self.block + width) * width):
-            start, stop = first + some.start, first + some.stop
+        for part in self._parts(last - first, (self.block + width) * width):
+            start, stop = first + part.start, first + part.stop
             members = self.vectors[start * self.block : stop * self.block].double()
             # A matrix product of MKL depends in its last bit on the alignment of its block, so for an odd D
             # on its position: zeros fill D to whole cache lines, and the last block to its size.
@@ -120,7 +120,7 @@ class KernelSums:
         """K(h_b, w_i), float64 [B, K], for the `ids` [B, K]."""
         if not self.is_compiled:
             parts = self._parts(len(query), ids.shape[1] * query.shape[1])
-            return torch.cat([self._kernels_of(query[some], ids[some]) for some in parts])
+            return torch.cat([self._kernels_of(query[part], ids[part]) for part in parts])
         kernels, rows = np.empty(ids.shape), ids.contiguous().numpy()
         work = partial(write_kernels, self.alpha, _float32(query), self.vectors.numpy(), rows, kernels)
         in_parts(len(query), work, least=-(-LEAST_KERNELS // max(1, ids.shape[1])))
@@ -199,17 +199,17 @@ class KernelSums:
     def _draw_tensors(
         self, query: Tensor, counts: Tensor, excluded: Tensor, owners: Tensor, seed: int
     ) -> Tensor:
-        """A block by the blocks' masses, then a row by its kernel; for each draw."""
+        """The rows [M], by tensors: for each draw a block by the blocks' masses, then a row by its kernel."""
         random = torch.Generator(self.device).manual_seed(seed)
         blocks = self._pick_blocks(query, counts, excluded, random)
         within = torch.arange(self.block, device=self.device)
         drawn = torch.empty_like(owners)
-        for some in self._parts(len(owners), self.block * query.shape[1]):
-            rows = blocks[some].unsqueeze(1) * self.block + within
-            kernels = self._kernels_of(query[owners[some]], rows.clamp(max=self.rows - 1))
-            kernels[(rows >= self.rows) | (rows == excluded[owners[some]].unsqueeze(1))] = 0.0
+        for part in self._parts(len(owners), self.block * query.shape[1]):
+            rows = blocks[part].unsqueeze(1) * self.block + within
+            kernels = self._kernels_of(query[owners[part]], rows.clamp(max=self.rows - 1))
+            kernels[(rows >= self.rows) | (rows == excluded[owners[part]].unsqueeze(1))] = 0.0
             uniform = torch.rand(len(rows), 1, generator=random, device=self.device, dtype=torch.float64)
-            drawn[some] = rows.gather(1, invert(kernels.cumsum(dim=1), uniform))[:, 0]
+            drawn[part] = rows.gather(1, invert(kernels.cumsum(dim=1), uniform))[:, 0]
         return drawn
 
     def _masses_without(self, query: Tensor, masses: Tensor, excluded: Tensor) -> Tensor:
@@ -220,16 +220,16 @@ class KernelSums:
     def _pick_blocks(
         self, query: Tensor, counts: Tensor, excluded: Tensor, random: torch.Generator
     ) -> Tensor:
-        """For each draw, in order of b, a block by the blocks' masses without the excluded row: [M]."""
+        """A block for each draw, in order of b, by the blocks' masses without the excluded row: [M]."""
         double = query.double()
         features = double[:, self._upper[0]] * double[:, self._upper[1]] * self._twice
         masses = self.alpha * (features @ self._sums.T).clamp(min=0.0) + self._sizes
-        has = (excluded >= 0).nonzero()[:, 0]
-        if len(has):
-            own = excluded[has] // self.block
-            kernels = self.kernels(query[has], excluded[has].unsqueeze(1))[:, 0]
+        queries = (excluded >= 0).nonzero()[:, 0]
+        if len(queries):
+            block = excluded[queries] // self.block
+            kernels = self.kernels(query[queries], excluded[queries].unsqueeze(1))[:, 0]
             # Each of the other rows has a kernel of at least one, in spite of rounding.
-            masses[has, own] = torch.maximum(masses[has, own] - kernels, self._sizes[own] - 1.0)
+            masses[queries, block] = torch.maximum(masses[queries, block] - kernels, self._sizes[block] - 1.0)
         most = int(counts.max())
         uniform = torch.rand(len(query), most, generator=random, device=self.device, dtype=torch.float64)
         picked = invert(masses.cumsum(dim=1), uniform)
@@ -241,15 +241,29 @@ def _float32(vectors: Tensor) -> NDArray[np.float32]:
     return array
 
 
-# Rows scored at once by the dense closed form.
+# The dense closed form scores so many rows at once.
 BLOCK = 65_536
 
 
 class QuadraticConfig(SnapshotSettings, ExcludingSettings):
     """The kernel alpha s^2 + 1 of the tempered score s (Blanc & Rendle 2018).
 
-    `per` draws for each example, or once for the batch by the sum of its kernels. No copy of an item
-    vector is older than `refresh_every` steps.
+    Args:
+        negatives: K, the number of candidates.
+        refresh_every: the greatest age of a copied item vector, in steps.
+        exclude_positive: whether each example draws without its positive, which is masked otherwise.
+        alpha: the weight of s^2 in the kernel.
+        per: "example" draws for each example, "batch" once by the sum of the kernels of the batch.
+
+    Draws:
+        int64 [B, K], candidates of each example; [K], shared by the batch, with per = "batch".
+
+    Example, with the inputs of `SamplerSettings`:
+
+        >>> sampler = samplers.quadratic(negatives=4).build(catalog)
+        >>> sampler.refresh(vectors)
+        >>> sampler.draw(users, positives, step).ids.shape
+        torch.Size([2, 4])
     """
 
     kind: Literal["quadratic"] = "quadratic"
@@ -276,8 +290,8 @@ class QuadraticConfig(SnapshotSettings, ExcludingSettings):
 class QuadraticSampler(SnapshotSampler):
     """K candidates an example, independent and with replacement, by the kernel of its own query.
 
-    The temperature is a factor of the query's side alone, and no snapshot holds it: where a model learns one
-    and divides its user vectors by it, each draw follows the temperature of its own step.
+    The temperature is a factor of the query's side alone, and no snapshot holds it: where a model learns a
+    temperature and divides its user vectors by it, each draw follows the temperature of its own step.
     With `exclude_positive` the candidates come from q_j / (1 - q_y).
     """
 
@@ -341,7 +355,7 @@ class QuadraticSampler(SnapshotSampler):
     def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
         """K(h, w_i) / Z(h), before an excluded positive is left out: [B, N]."""
         masses = self.checked_sums(query).masses(query).unsqueeze(1)
-        blocks = [(query.double() @ some.double().T) ** 2 for some in torch.split(self.vectors, BLOCK)]
+        blocks = [(query.double() @ part.double().T) ** 2 for part in torch.split(self.vectors, BLOCK)]
         return torch.cat([((self.scale * block + 1.0) / masses).float() for block in blocks], dim=1)
 
 
@@ -371,7 +385,7 @@ class BatchQuadraticSampler(QuadraticSampler):
     def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
         """The q [N] that the batch of queries shares, for each of them: [B, N]."""
         masses = self.checked_sums(query).masses(query)
-        parts = [self._log_q(query, some, masses).exp().float() for some in torch.split(self.vectors, BLOCK)]
+        parts = [self._log_q(query, part, masses).exp().float() for part in torch.split(self.vectors, BLOCK)]
         return torch.cat(parts).expand(len(query), -1)
 
     def _log_counts(self, query: Tensor, ids: Tensor, masses: Tensor) -> Tensor:
