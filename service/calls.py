@@ -1,7 +1,7 @@
 """The calls of the service: scope, lane and name of each. A request is matched once; its route follows.
 
 The key check, the admission, the metrics and the routing use that one match, so they can't differ in what a
-path means. A path matches as a whole; what is not listed is closed.
+path means. A path matches as a whole; paths that are not listed are closed.
 """
 
 import re
@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 Scope = Literal["read", "write", "rules", "admin"]
-# Requests of one lane keep each other out only, and probes nobody: see `http.admission`. Calls of one lane
-# need keys of the same scopes, so that no weaker key, and no client without one, keeps the operator out.
+# A full lane keeps out only requests of that lane, and probes are never kept out: see `http.admission`. Calls
+# of one lane need keys of the same scopes, so that no weaker key, and no client without a key, keeps the
+# operator out.
 Lane = Literal["recommend", "batch", "bulk", "store", "read", "rules", "operator", "metrics", "open", "probe"]
 _READING = ("GET", "HEAD", "OPTIONS")
 _NO_PARAMETERS: Mapping[str, str] = {}
@@ -34,8 +35,8 @@ def _calls(scope: Scope | None, lane: Lane, *paths: str, methods: str = "GET") -
 
 _SIMILAR, _ITEM, _USER = "/v1/items/{item_id}/similar", "/v1/items/{item_id}", "/v1/users/{user_id}"
 _COMPARED = "/admin/comparison"
-# By method and name; of two names that match a path, the first one is meant. A method that a path doesn't
-# have needs the key of its first one, to be refused.
+# The calls by method and name; if two names match a path, the first is meant. A method that a path doesn't
+# have needs the key of the path's first method, to be refused.
 CALLS: Mapping[tuple[str, str], Call] = {
     **_calls("read", "recommend", "/v1/recommend", "/v1/search", methods="POST"),
     **_calls("read", "recommend", _SIMILAR, methods="GET POST"),
@@ -61,7 +62,7 @@ CALLS: Mapping[tuple[str, str], Call] = {
     **_calls(None, "open", "/", "/docs", "/openapi.json", "/page/{path}", methods="GET HEAD"),
     **_calls(None, "open", "/page/settings.json"),
 }
-# Those whose paths have no parameters.
+# The calls whose paths have no parameters.
 EXACT: Mapping[tuple[str, str], Call] = {key: call for key, call in CALLS.items() if "{" not in key[1]}
 _FIRST = {name: call for (_, name), call in reversed([*CALLS.items()])}
 _PATTERNS = [
@@ -80,13 +81,13 @@ def find(method: str, path: str) -> Call:
     if path in _FIRST and "{" not in path:
         return CALLS.get((method, path), _FIRST[path])
     for matched, name in _PATTERNS:
-        if found := matched(path):
-            return CALLS.get((method, name), _FIRST[name])._replace(parameters=found.groupdict())
+        if match := matched(path):
+            return CALLS.get((method, name), _FIRST[name])._replace(parameters=match.groupdict())
     if path == "/admin" or path.startswith("/admin/"):
         return Call("admin", "operator", "unknown")
     return Call("read" if method in _READING else "write", "read", "unknown")
 
 
 def has_admin_calls(address: tuple[str, int | None] | None, admin_port: int | None) -> bool:
-    """Whether the socket at `address` takes admin calls: that of `admin_port` alone; None: each."""
+    """Whether the socket at `address` takes admin calls: `admin_port` alone does; None: every port does."""
     return admin_port is None or (address is not None and address[1] == admin_port)

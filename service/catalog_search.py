@@ -42,8 +42,8 @@ _Item = tuple[Id, bytes]  # an id, and fields as a JSON object
 class CatalogSearch:
     """Searches the items of a version with its overlay, in a thread of its own.
 
-    The texts of a version are read at its first search, a second for 100,000 items, and take about 250 bytes
-    an item.
+    The texts of a version are read at its first search, which takes a second for 100,000 items, and take
+    about 250 bytes an item.
     """
 
     def __init__(self) -> None:
@@ -64,8 +64,8 @@ class CatalogSearch:
             version = self._versions.get(bundle)
             if version is None:
                 version = self._versions[bundle] = _SearchedVersion(bundle)
-            found = list(islice(version.matches(bundle, fresh, query), start, start + limit + 1))
-            return found[:limit], len(found) > limit and start + limit < MOST_RESULTS
+            rows = list(islice(version.matches(bundle, fresh, query), start, start + limit + 1))
+            return rows[:limit], len(rows) > limit and start + limit < MOST_RESULTS
 
         return await self.run(search)
 
@@ -82,7 +82,7 @@ class CatalogSearch:
         return await self.run(measure)
 
     async def run(self, call: Callable[[], Result]) -> Result:
-        """Run a call of about the same cost in the thread."""
+        """Run a call in the thread; it should cost about as much as a search."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, call)
 
     async def close(self) -> None:
@@ -93,19 +93,19 @@ class CatalogSearch:
 class _SearchedVersion:
     """A full-text index of the items of one version with its latest overlay.
 
-    The number of a row is its place in the order of popularity; those of added items are below 0, the newest
-    the lowest.
+    The number of a row is its place in the order of popularity; the numbers of added items are below 0, the
+    newest the lowest.
     """
 
-    def __init__(self, bundle: Bundle) -> None:  # which it doesn't keep, so that a version can be closed
+    def __init__(self, bundle: Bundle) -> None:  # the bundle is not kept, so that a version can be closed
         self._title = title_of(bundle.catalog)
         self._rows: list[int] = np.argsort(-bundle.popularity, kind="stable").tolist()
         self._places = np.argsort(self._rows)
-        self._items: dict[int, _Item] = {}  # the changed and added ones, by row
+        self._items: dict[int, _Item] = {}  # the changed and added items, by row
         self._overlay = empty_overlay(bundle)
-        # Searched by one thread, but any may drop the version.
+        # One thread searches the index, but any thread may drop the version.
         self._index = sqlite3.connect(":memory:", check_same_thread=False)
-        # FTS5 keeps no texts, and ready lists for one and two letters, which most words begin with.
+        # FTS5 keeps no texts, but ready lists of prefixes of one and two letters, which match the most words.
         options = "content='', columnsize=0, prefix='1 2', tokenize='unicode61 remove_diacritics 2'"
         self._index.execute(f"CREATE VIRTUAL TABLE items USING fts5(first, names, others, {options})")
         with self._index:  # one transaction; other threads run during each statement
@@ -168,13 +168,15 @@ def _of_bundle(bundle: Bundle, row: int) -> _Item:
 
 
 def _ranks(words: Sequence[str]) -> Iterator[str]:
-    """The expressions of all matches, the best first; each word of the query is the beginning of one.
+    """The expressions of all matches, the best first; each word of the query is the beginning of a word.
 
-    A name begins with the first word, and names have all words; names have all; any texts have all. A word
-    that another one begins with adds nothing but work.
+    The first expression needs a name that begins with the first word, and all words in names; the second, all
+    words in names; the third, all words in any texts. A word that begins another word only adds work.
     """
     longest = [
-        one for one in dict.fromkeys(words) if not any(other.startswith(one) for other in {*words} - {one})
+        word
+        for word in dict.fromkeys(words)
+        if not any(other.startswith(word) for other in {*words} - {word})
     ]
     each = " AND ".join(f'"{word}"*' for word in longest)
     yield f'first : "{words[0]}"* AND names : ({each})'
@@ -190,7 +192,7 @@ def fold(text: str) -> str:
     """
     if text.isascii():  # the index ignores case
         return text
-    # Without those that stand alone first: sorting a run of them takes the square of its length.
+    # Accents that stand alone are removed first: sorting a run of them takes the square of its length.
     decomposed = unicodedata.normalize("NFKD", _without_accents(text.casefold()))
     return _without_accents(decomposed).translate(_LETTERS)
 
@@ -217,7 +219,7 @@ def items_json(bundle: Bundle, fresh: FreshItems, rows: Sequence[int]) -> bytes:
 
 
 MOST_VALUES = 100
-# Values are listed if items share them: fewer distinct values than this share of the items.
+# Values are listed if items share them: there are fewer distinct values than this share of the items.
 _SHARED = 0.5
 _NAMES = ("title", "name", "label", "headline")
 _PICTURES = re.compile(r"image|img|picture|photo|poster|thumb|cover", re.IGNORECASE)
@@ -230,12 +232,12 @@ MOST_GROUPS = 10  # more colours can't be told apart
 NO_GROUP = 255
 _RANGES = 8
 _ALL_VALUES = 1_000_000
-_MOST_PATHS = 2_000  # are split into levels, in some milliseconds
+_MOST_PATHS = 2_000  # that are split into levels, in some milliseconds
 Summary = dict[str, Any]
 
 
 def summarise(catalog: Catalog) -> Summary:
-    """Summarise the fields: kinds, frequent values, bounds, labels, and the ones that people see."""
+    """Summarise the fields: kinds, frequent values, bounds, labels, and the fields that people see."""
     return {
         "title": title_of(catalog),
         "picture": _picture_of(catalog),
@@ -260,8 +262,8 @@ def _field(catalog: Catalog, name: str) -> Summary:
 def title_of(catalog: Catalog) -> str | None:
     """Return the field that names an item.
 
-    It is the one of the catalog's `display`, else a text field called so, else the one with the most distinct
-    values.
+    It is the title of the catalog's `display`, else a text field with such a name, else the text field with
+    the most distinct values.
     """
     if catalog.display.title in catalog.kinds:
         return catalog.display.title
@@ -299,20 +301,20 @@ def _sample(catalog: Catalog, name: str) -> Sequence[str]:
 
 def map_of(bundle: Bundle) -> NDArray[np.uint16]:
     """Open the map of a version. Raises NotFoundError if it has none, BundleError if it is damaged."""
-    found = bundle.item_map()
-    if found is None:
+    points = bundle.item_map()
+    if points is None:
         version = bundle.manifest.version
         message = f"version {version} has no map of its items; export the run again with `turret export`"
         raise NotFoundError("version", version, message)
-    return found
+    return points
 
 
 def colouring(catalog: Catalog, name: str) -> tuple[list[dict[str, Any]], NDArray[np.uint8]]:
     """Group the rows by a field: by its most frequent texts, by ranges of its numbers, or by true and false.
 
-    Paths are grouped by a level that has few. Return the label of each group and the number of its items, and
-    the number of the group of each row [N]; NO_GROUP for a row without a value. A row with several values
-    belongs to the most frequent one. Raises InvalidFieldError.
+    Paths are grouped by a level that has few paths. Return the label of each group and the number of its
+    items, and the number of the group of each row [N]; NO_GROUP for a row without a value. A row with several
+    values belongs to the most frequent value. Raises InvalidFieldError.
     """
     fields = [field for field, kind in catalog.kinds.items() if kind not in ("mixed", "none")]
     if name not in fields:
@@ -328,7 +330,7 @@ def colouring(catalog: Catalog, name: str) -> tuple[list[dict[str, Any]], NDArra
     else:
         groups = _by_range(column)
     codes = np.full(len(catalog), NO_GROUP, dtype=np.uint8)
-    for number in reversed(range(len(groups))):  # so that the first one of several stays
+    for number in reversed(range(len(groups))):  # so that the first of several groups stays
         codes[groups[number][1]] = number
     sizes = np.bincount(codes, minlength=NO_GROUP + 1).tolist()
     return [{"label": label, "items": sizes[number]} for number, (label, _) in enumerate(groups)], codes
@@ -341,7 +343,7 @@ def telling_field(catalog: Catalog, rows: NDArray[np.int64], vectors: NDArray[np
     Texts that few items share, such as titles, don't count. None if no field explains anything.
     """
     centred = vectors - vectors.mean(axis=0, dtype=np.float64)
-    total, best, found = float(np.square(centred).sum()), 0.0, None
+    total, best, field = float(np.square(centred).sum()), 0.0, None
     for name, kind in catalog.kinds.items():
         summary = summary_of(catalog.column(name), 0)
         if kind in ("mixed", "none") or (kind in ("text", "texts") and not _are_shared(summary)):
@@ -354,8 +356,8 @@ def telling_field(catalog: Catalog, rows: NDArray[np.int64], vectors: NDArray[np
         freedom = len(rows) - len(sizes)
         share = 1 - within * (len(rows) - 1) / (total * freedom) if total and freedom else 0.0
         if share > best:
-            best, found = share, name
-    return found
+            best, field = share, name
+    return field
 
 
 def _are_shared(summary: ColumnSummary) -> bool:
@@ -374,7 +376,7 @@ def _by_value(column: Column) -> list[tuple[str, Mask]]:
 
 
 def _above(summary: ColumnSummary) -> list[str]:
-    """Paths above the values, the most frequent first: of the lowest level that has few; none for others."""
+    """Paths of the lowest level above the values that has few, most frequent first; none for other texts."""
     of_values = [(paths, count) for value, count in summary.frequent if (paths := levels(str(value)))]
     for level in reversed(range(max((len(paths) for paths, _ in of_values), default=0) - 1)):
         counts = Counter[str]()
@@ -386,7 +388,7 @@ def _above(summary: ColumnSummary) -> list[str]:
 
 
 def _by_range(column: Column) -> list[tuple[str, Mask]]:
-    """Few numbers each, more by ranges with about as many rows each."""
+    """Group few numbers by value, and more numbers by ranges with about as many rows each."""
     values, counts = zip(*sorted(summary_of(column, _ALL_VALUES).frequent), strict=True)
     if len(values) <= _RANGES:
         return [(f"{value:g}", column.among([value])) for value in values]

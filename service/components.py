@@ -38,13 +38,13 @@ _log = logging.getLogger("turret.background")
 
 @dataclass
 class WorkerContext:
-    """The parts that a worker has from its supervisor. Without one it makes them, and starts no process.
+    """The parts that a worker has from its supervisor. Without a supervisor it makes them itself.
 
-    `supervisor` is the pid of that process. `number` counts the workers from 0. `folder` holds the metrics of
-    all workers, and their record where no store has one. `keyring` has the keys as they were last read, and
-    `record` is the first one that this worker has read. `admin_port` is the number of the only port with
-    admin calls (None: that of the settings), `host` names this service among its replicas. `is_draining`
-    becomes true when the service begins to end.
+    `supervisor` is the pid of the supervisor; None: no process is started. `number` counts the workers from
+    0. `folder` holds the metrics of all workers, and their record where no store has one. `keyring` has the
+    keys as they were last read, and `record` is the first record that this worker has read. `admin_port` is
+    the number of the only port with admin calls (None: that of the settings), `host` names this service among
+    its replicas. `is_draining` becomes true when the service begins to end.
     """
 
     supervisor: int | None = None
@@ -60,7 +60,7 @@ class WorkerContext:
 class BackgroundTasks:
     """The tasks of an event loop that run until `close`, or until they return.
 
-    One that fails is logged and started again, and the others go on; until then its name is in `down`.
+    A task that fails is logged and started again, and the others go on; until then its name is in `down`.
     """
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ from turret.tower.errors import BundleError, EncodingError, first_with_others
 
 _SHOWN = 200  # characters of a field or a value that are sent back
 _SAFE_INTEGER = 2**53
-_RETRY_SECONDS = 2  # of bundles, which know no HTTP
+_RETRY_SECONDS = 2  # for errors of bundles, which know no HTTP
 _HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 408: {"Connection": "close"}}
 
 
@@ -44,7 +44,7 @@ def write_error(
 
 
 def result_of(error: RequestError | EncodingError) -> dict[str, Any]:
-    """A refused part of a call, as the response to that part by itself would be."""
+    """The result of a refused part of a call, like the response to that part by itself."""
     status = error.status if isinstance(error, RequestError) else 422
     return {"status": status, **_described(error.field, error.value, str(error), error.others)}
 
@@ -57,7 +57,7 @@ def _described(
     where: str = "",
 ) -> dict[str, Any]:
     described: dict[str, Any] = {"error": _detail(where + field, value, message)}
-    if further := [_detail(where + one.field, one.value, str(one)) for one in others]:
+    if further := [_detail(where + fault.field, fault.value, str(fault)) for fault in others]:
         described["others"] = further
     return described
 
@@ -67,7 +67,7 @@ def _detail(field: str, value: object, message: str) -> dict[str, Any]:
 
 
 def response_to(error: Exception, scope: Scope, bundles: Path | None = None) -> Response | None:
-    """Write the response to an error of a request; None for one that is a fault of the service.
+    """Write the response to an error of a request; None for an error that is a fault of the service.
 
     Paths in the message are made relative to the folder `bundles`: clients don't learn where it lies.
     """

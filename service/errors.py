@@ -9,7 +9,7 @@ Error = TypeVar("Error", bound=BaseException)
 
 
 class ServiceError(TurretError):
-    """The base of all: an invalid setting or request, or a failed operation."""
+    """The base of all errors here: an invalid setting or request, or a failed operation."""
 
 
 class RequestError(ServiceError):
@@ -57,9 +57,9 @@ class InvalidFieldError(RequestError):
 
 
 def invalid_fields(error: EncodingError | FilterError) -> list[InvalidFieldError]:
-    """The refusals of all fields that an error of a version names; it loses its frames."""
+    """The refusals of all fields that an error of a version names; the error loses its frames."""
     without_frames(error)
-    return [InvalidFieldError(one.field, one.value, str(one)) for one in (error, *error.others)]
+    return [InvalidFieldError(fault.field, fault.value, str(fault)) for fault in (error, *error.others)]
 
 
 class NotFoundError(RequestError):
@@ -106,7 +106,7 @@ class HistoryUnavailableError(UnavailableError):
 
 
 class HistoryDamagedError(HistoryUnavailableError):
-    """The stored history of one user is not valid; those of others may be."""
+    """The stored history of one user is not valid; the histories of other users may be."""
 
 
 class ItemsUnavailableError(UnavailableError):
@@ -130,10 +130,11 @@ class NothingLiveError(UnavailableError):
 
 
 def without_frames(error: Error) -> Error:
-    """Take the frames out of an error that is kept or has been answered, and out of those that it replaced.
+    """Remove the frames of an error that is kept or has been answered, and of the errors that it replaced.
 
-    Often a frame in the traceback of an error leads to that error again, and to the body of its request. Such
-    cycles wait for a collection of all objects, which stops the event loop: for 160 ms after 2,000 refusals.
+    Often a frame in the traceback of an error refers to that error again, and to the body of its request.
+    Such cycles wait for a full garbage collection, which stops the event loop: for 160 ms after 2,000
+    refusals.
     """
     replaced: BaseException | None = error
     while replaced is not None and replaced.__traceback__ is not None:

@@ -1,4 +1,4 @@
-"""What is known of a request while it runs."""
+"""The record of a request while it runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,17 +9,17 @@ from turret.service.keys.keys import Key
 
 @dataclass(slots=True)
 class RequestRecord:
-    """What the layers know of a request.
+    """The record of a request, which all layers share.
 
     `http.edge` puts it into the scope under "turret"; inner layers fill it, and the log has it at the end.
 
     Attributes:
-        headers: by name in small letters, of repeated ones the last.
-        received: when the request came, in milliseconds since 1970.
-        key: that of the call, if it needs one.
-        body: all of it, once it has arrived.
+        headers: by name in small letters; the last of repeated headers.
+        received: the time when the request came, in milliseconds since 1970.
+        key: the key of the caller, if the call needs one.
+        body: the whole body, once it has arrived.
         stages: seconds of the stages of an answer, by name.
-        version: that of the answer.
+        version: the version that has answered.
         degraded: the names of the parts that the answer has to do without.
     """
 

@@ -21,7 +21,7 @@ _Share = Annotated[float, Field(ge=0, le=1)]
 # The options of `turret serve`; the others are read from the environment alone.
 _OPTIONS = ("bundles", "wait", "host", "port", "admin_port", "workers", "store")
 
-# A host by name or address, perhaps with a port: what a content security policy names.
+# A host by name or address, perhaps with a port, as a content security policy names it.
 _ORIGIN = re.compile(r"https?://(\*\.)?[A-Za-z0-9.-]+(:[0-9]{1,5})?")
 
 
@@ -38,14 +38,15 @@ class Settings(BaseSettings):
     host: str = "127.0.0.1"
     port: _Port = 8000
     admin_host: str = "127.0.0.1"
-    admin_port: _Port | None = Field(default_factory=lambda given: given.get("port", 0) and given["port"] + 1)
+    admin_port: _Port | None = Field(default_factory=lambda data: data.get("port", 0) and data["port"] + 1)
     trusted_proxies: str | None = None  # addresses whose `X-Forwarded-For` counts, separated by commas
 
-    # The key of the admin calls, or its file, which is created if missing. Choose another folder if others
-    # write models into that of the bundles; the API keys are not in it, or they could add one.
+    # The key of the admin calls, or its file, which is created if missing. Choose another folder for it if
+    # other users write models into the bundles' folder; the file of the API keys is outside of that folder,
+    # or these users could add a key.
     admin_key: SecretStr | None = None
-    admin_key_file: Path = Field(default_factory=lambda given: given.get("bundles", Path()) / "admin.key")
-    keys: Path = Field(default_factory=lambda given: given.get("bundles", Path()).parent / "keys.json")
+    admin_key_file: Path = Field(default_factory=lambda data: data.get("bundles", Path()) / "admin.key")
+    keys: Path = Field(default_factory=lambda data: data.get("bundles", Path()).parent / "keys.json")
     require_keys: bool = False  # refuse to start without `keys`; else all is open until that file exists
     metrics_open: bool = True  # answer /metrics without a key
 
@@ -55,7 +56,7 @@ class Settings(BaseSettings):
     body_limit: _Count = 1_000_000  # bytes
     # Limit heads, framing and connections in this process; else a proxy has to, as for any uvicorn.
     guard: bool = True
-    drain_delay: float = Field(default=2.0, ge=0, le=600)  # of 503 at /readyz after SIGTERM, answering on
+    drain_delay: float = Field(default=2.0, ge=0, le=600)  # of 503 at /readyz after SIGTERM, still answering
     drain_seconds: int = Field(default=10, ge=0)  # for requests under way at the end
 
     # sqlite:///PATH, redis://HOST:PORT/DATABASE (rediss:// with TLS), redis+cluster://HOST:PORT,HOST:PORT or
@@ -63,11 +64,11 @@ class Settings(BaseSettings):
     store: str = Field(default="sqlite:///var/history.sqlite", repr=False)
     history_timeout: _Seconds = 1.0  # of a read
     write_timeout: _Seconds = 5.0
-    stored_history_limit: int = Field(default=10_000, ge=1, le=100_000)  # of a user's events, the newest
+    stored_history_limit: int = Field(default=10_000, ge=1, le=100_000)  # newest events of a user
     keep_days: int | None = Field(default=None, ge=1, le=36_500)  # of events; None: all
-    # Of a process, for what was added, changed and withdrawn since the export of a version that answers.
+    # Of a process, for items added, changed and withdrawn since the export of a version that answers.
     overlay_bytes: int = Field(default=256_000_000, ge=0)
-    # Services on one Redis that serve one version; those with other bundles need another group.
+    # Services of one group on a Redis serve one version; services with other bundles need another group.
     replica_group: str = Field(default="default", pattern="^[A-Za-z0-9._-]{1,64}$")
 
     activation_seconds: _Seconds = 30.0  # for the lock, and for all workers to load
@@ -87,7 +88,7 @@ class Settings(BaseSettings):
     trace_share: _Share = 0.05  # of requests whose caller does not decide
 
     page: bool = True
-    page_pictures: Annotated[tuple[str, ...], NoDecode] = ()  # origins that it may load pictures from
+    page_pictures: Annotated[tuple[str, ...], NoDecode] = ()  # origins that the page may load pictures from
 
     @field_validator("admin_port", mode="before")
     @classmethod
@@ -96,8 +97,8 @@ class Settings(BaseSettings):
 
     @field_validator("page_pictures", mode="before")
     @classmethod
-    def _are_origins(cls, given: object) -> object:
-        origins = given.replace(",", " ").split() if isinstance(given, str) else given
+    def _are_origins(cls, value: object) -> object:
+        origins = value.replace(",", " ").split() if isinstance(value, str) else value
         for origin in origins if isinstance(origins, list | tuple) else ():
             if not _ORIGIN.fullmatch(str(origin)):
                 message = "{origin} is not an origin; send scheme and host, as in https://img.example.com"

@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 
+from tests.planted.fault import all_faults
 from tests.support.command_line import environment
 from tests.support.places import ROOT
 from tests.support.trained import trained_shop
@@ -210,3 +212,9 @@ def test_a_new_one_touches_the_modules_that_the_list_names(example: str, modules
 
 def test_the_list_has_a_row_for_each_kind() -> None:
     assert len(_touched()) == 8
+
+
+def test_a_planted_fault_is_of_a_function_that_there_is() -> None:
+    """Otherwise a rewrite would take the fault away from `make nightly`, which says so a day later."""
+    for fault in all_faults().values():
+        resolve_name(f"{fault.module}:{fault.path}")

@@ -34,7 +34,7 @@ class Authentication:
         self._admin_port = admin_port
         self._share = share
         self._clock = clock
-        # The time of the next request of each key and rate. Only keys of the file have one, so they are few.
+        # The time of the next request of each key and rate. Only keys of the file have a rate: they are few.
         self._next: dict[tuple[str, float], float] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -58,11 +58,11 @@ class Authentication:
         key = self._keyring.find(authorization)
         if key is None:
             fault = "is wrong, revoked or expired" if authorization else "is missing"
-            own = "the key from TURRET_ADMIN_KEY or from the service's file admin.key, or "
-            own = own if needed in ("admin", "rules") else ""
+            admin = "the key from TURRET_ADMIN_KEY or from the service's file admin.key, or "
+            admin = admin if needed in ("admin", "rules") else ""
             raise _refused(
                 401,
-                f"the key {fault}; send 'Authorization: Bearer KEY' with {own}"
+                f"the key {fault}; send 'Authorization: Bearer KEY' with {admin}"
                 f"a key of the scope {needed} (turret keys new makes one)",
             )
         if needed not in key.scopes:
@@ -76,13 +76,13 @@ class Authentication:
         return key
 
     def _take(self, key: Key, rate: float) -> None:
-        """Count a request; those of a second may come at once. Raises AccessError beyond the rate."""
-        now, own = self._clock(), rate / self._share
-        following = max(self._next.get((key.name, rate), -math.inf), now - max(0.0, 1 - 1 / own))
-        if (wait := following - now) > 1e-9:  # no error of rounding
+        """Count a request; the requests of a second may come at once. Raises AccessError beyond the rate."""
+        now, part = self._clock(), rate / self._share
+        following = max(self._next.get((key.name, rate), -math.inf), now - max(0.0, 1 - 1 / part))
+        if (wait := following - now) > 1e-9:  # more than an error of rounding
             message = f"key {key.name} exceeds its {rate:g} requests a second; retry in {wait:.2g} seconds"
             raise _refused(429, message, wait)
-        self._next[key.name, rate] = following + 1 / own
+        self._next[key.name, rate] = following + 1 / part
 
 
 def _refused(status: int, message: str, retry_after: float | None = None) -> AccessError:

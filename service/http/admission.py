@@ -1,7 +1,8 @@
 """Admission control: the layer that reads bodies within limits and bounds the running requests of each lane.
 
 It stands inside the check of keys, so the body of a request without a key is never read. A request counts
-from the end of its body, or slow clients would keep out all others, until its answer has been sent.
+from the end of its body until its answer has been sent: if it counted earlier, slow clients would keep out
+all others.
 """
 
 import asyncio
@@ -20,21 +21,21 @@ from turret.service.settings import Settings
 
 RETRY_SECONDS = 1
 BUSY = "server overloaded; retry after the Retry-After interval"
-# Bytes of all bodies. Well-behaved clients need far less: their bodies pass within milliseconds.
+# The most bytes of all bodies. Well-behaved clients need far less: their bodies pass within milliseconds.
 BODY_BYTES = 32_000_000
 BODY_SECONDS = 30.0  # from the end of a head to the end of its body
 # Up to here uvicorn buffers an answer without waiting for its client: its high-water mark.
 SMALL_ANSWER = 65_536
-# Unfinished requests, besides "recommend", which has a setting. Probes have no lane.
+# The most unfinished requests of each lane but "recommend", which has a setting. Probes have no lane.
 _LIMITS = {"batch": 8, "bulk": 4, "store": 256, "read": 128, "open": 64}
 _LIMITS |= {"operator": 64, "rules": 16, "metrics": 4}
 _ENDLESS = ("operator", "rules")  # lanes whose requests wait for an activation
-# A refusal takes 200 microseconds: with this pause for each client that waits, they take 5 % of the time.
+# A refusal takes 200 microseconds: with this pause for each waiting client, refusals take 5 % of the time.
 _PAUSE, _LEAST_PAUSE = 0.004, 0.05
-# Bytes of a body of a lane; else a setting has the limit.
+# The most bytes of a body, by lane; a setting has the limit of the other lanes.
 BODY_LIMITS = {"bulk": 16_000_000}
 _JSON = frozenset({b"application/json", b"application/x-ndjson", b"application/jsonl"})
-_DIGITS = 20  # of a length that is read; int() raises ValueError for thousands
+_DIGITS = 20  # of a content length that is read; int() raises ValueError for thousands of digits
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 _CUT_OFF = "the connection ended before the body did; send it again"
 _LATE = "the body did not arrive in time; send it again without pauses"
@@ -53,9 +54,9 @@ class Lane:
 
 @dataclass(eq=False, slots=True)
 class _Request:
-    """A request: when its body `ends`, or its answer if it `has_place`, and the counted bytes of its body.
+    """A request, the time when its body `ends` (or its answer, if it `has_place`), and its counted bytes.
 
-    It is cancelled for an `error`, which is then its answer.
+    A request is cancelled for an `error`, which is then its answer.
     """
 
     task: asyncio.Task[None]
@@ -81,8 +82,8 @@ class Admission:
     """Reads the body of each request, gives it a place in its lane, or refuses it with 503 and Retry-After.
 
     A slow store, or many readers, keep neither recommendations nor the operator out. `most_bytes` bounds all
-    bodies, from their first byte to the answer; each is put into the record of its request. `count` is called
-    with the reason of each refusal: `overload` or `time`. Probes pass through.
+    bodies, from their first byte to the answer; each body is put into the record of its request. `count` is
+    called with the reason of each refusal: `overload` or `time`. Probes pass through.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class Admission:
         self.held_bytes = 0
         self.paused = 0  # clients whose refusal is being held
         self._requests: set[_Request] = set()
-        self._arriving: dict[_Request, None] = {}  # whose bodies come in parts, oldest first
+        self._arriving: dict[_Request, None] = {}  # requests whose bodies come in parts, oldest first
         self._timer: asyncio.TimerHandle | None = None
         self._turns = Turns()
 
@@ -142,7 +143,7 @@ class Admission:
                 request.ends = loop.time() + lane.seconds
                 lane.running += 1
                 if name == "open":
-                    await self._turns.wait()  # anybody may fill this lane: between its requests, others go on
+                    await self._turns.wait()  # anybody may fill this lane; others run between its requests
                 await self._app(scope, receive, sending)
                 if is_large:  # uvicorn sends the end once the client has read all but its buffer
                     request.ends = math.inf
@@ -162,16 +163,16 @@ class Admission:
             await self._refuse(send)
 
     def _end_late(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Cancel late requests, once a second: a timer for each would take a tenth of its time."""
+        """Cancel late requests, once a second: a timer for each would take a tenth of a request's time."""
         for request in self._requests:
             if request.ends < loop.time():
                 self._turns.call(request.end_late, loop.time())
         self._timer = loop.call_later(1.0, self._end_late, loop) if self._requests else None
 
     def _drop_arriving(self) -> None:
-        """Drop the bodies that arrive for the longest time, as all bodies are beyond the limit.
+        """Drop the bodies that have been arriving for the longest time, while all bodies exceed the limit.
 
-        Slow clients soon have the oldest ones, so a flood of them harms only themselves.
+        Slow clients soon have the oldest bodies, so a flood of slow clients harms only these clients.
         """
         while self.held_bytes > self._most_bytes and self._arriving:
             oldest = next(iter(self._arriving))
@@ -205,7 +206,7 @@ class Admission:
         return b"".join(parts) if len(parts) > 1 else parts[0]
 
     async def _refuse(self, send: Send) -> None:
-        """Refuse at once, and end the answer after a pause, until which uvicorn begins no further request.
+        """Refuse at once, and end the answer after a pause; uvicorn begins no further request before the end.
 
         So clients that retry at once, against Retry-After, wait where they cost nothing.
         """

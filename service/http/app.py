@@ -33,7 +33,7 @@ _log = logging.getLogger("turret.store")
 
 
 class Application(FastAPI):
-    """FastAPI inside of `layers` of our own, and without its own, which cost as much as all of these.
+    """FastAPI inside of our own `layers`, without FastAPI's layers, which cost as much as all of ours.
 
     Its `calls`, by method and name, are found by `service.calls`, and never by the framework, whose patterns
     read some paths in another way.
@@ -43,18 +43,18 @@ class Application(FastAPI):
     calls: Mapping[tuple[str, str], APIRoute]
 
     def build_middleware_stack(self) -> ASGIApp:
-        """Routes alone: `Edge` answers errors."""
+        """Build a stack of the routes alone, as `Edge` answers errors."""
         return AsyncExitStackMiddleware(self._answer)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer through all layers; the start and the end of the server pass by them."""
+        """Answer through all layers; the messages of the server's start and end pass by the layers."""
         if scope["type"] == "http":
             await self.layers(scope, receive, send)
         else:
             await super().__call__(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a call by its route. Raises HTTPException for a path or a method that there is not."""
+        """Answer a call by its route. Raises HTTPException for an unknown path or method."""
         if scope["type"] != "http":
             await self.router(scope, receive, send)
             return
@@ -89,7 +89,7 @@ def create_app(
         title="Turret",
         version=RELEASE,
         lifespan=lifespan,
-        openapi_url=None,  # `probes` has files for these, with a page that loads no scripts
+        openapi_url=None,  # `probes` serves files instead, with a page that loads no scripts
         docs_url=None,
         redoc_url=None,
     )

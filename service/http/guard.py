@@ -1,8 +1,8 @@
-"""uvicorn's HTTP/1.1 protocol within the limits that an application can't see.
+"""uvicorn's HTTP/1.1 protocol within limits that an application can't enforce.
 
 The bytes of a head and of the framing of a body are counted while they arrive, and a head has a deadline.
-`TURRET_GUARD=false` runs uvicorn as it was released, where a proxy keeps these limits: this class overrides
-some of its methods and looks at some of its attributes.
+`TURRET_GUARD=false` runs uvicorn as it was released, where a proxy keeps these limits: the guard overrides
+some methods of uvicorn and looks at some of its attributes.
 """
 
 from asyncio import TimerHandle, Transport
@@ -17,12 +17,12 @@ from turret.service.error_responses import write_error
 from turret.service.http.edge import DATA_HEADERS
 from turret.service.http.turns import Turns
 
-ADMIN_CONNECTIONS = 64  # more than the limit
+ADMIN_CONNECTIONS = 64  # beyond the limit
 HEAD_SECONDS = 10.0  # from the first byte of a head to its end
 HEAD_BYTES, HEAD_LINES = 16_384, 100
-# Parsed at once, unless it is the rest of a body; a request has at least the bytes of the shortest one.
+# Bytes that are parsed at once, but for the rest of a body; the bytes of the shortest request.
 PIECE_BYTES, _SHORTEST, _BLANK_LINE = 1_024, len(b"GET / HTTP/1.1\r\n\r\n"), b"\r\n\r\n"
-# Of all connections of a worker, behind their running requests.
+# The most input of all connections of a worker that waits behind their running requests.
 INPUT_BYTES = 16_000_000
 # Chunk sizes, extensions and trailers: so many bytes beyond the size of the body.
 FRAMING_BYTES = 4_096
@@ -63,19 +63,19 @@ def guarded(
     """Make the protocol class that uvicorn's setting `http` takes, as uvicorn makes the objects.
 
     `count` is called with the reason of each refusal. Clients of the port `admin_port` get connections beyond
-    the number, as others may have taken all.
+    the number, as other clients may have taken all.
     """
     limits = {"most": connections, "count": staticmethod(count), "admin_port": admin_port, "turns": Turns()}
     return type("GuardedProtocol", (Guard,), limits)
 
 
 class _Held(FlowControl):
-    """Reads nothing while input of the connection waits, which uvicorn would read on for at each answer."""
+    """Reads nothing while input of the connection waits; uvicorn would go on reading after each answer."""
 
     is_held = False
 
     def hold(self, is_held: bool) -> None:
-        """Read nothing from now on, or go on."""
+        """Stop reading, or go on."""
         self.is_held = is_held
         if is_held:
             self.pause_reading()
@@ -94,18 +94,18 @@ class Guard(HttpToolsProtocol):
     count: Callable[[str], None]
     admin_port: int | None
     turns: Turns
-    waiting = 0  # bytes of all connections
+    waiting = 0  # bytes of the input of all connections
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._is_head = True  # the next byte is one of a head
+        self._is_head = True  # the next byte belongs to a head
         self._overhead = 0  # bytes of this request that are not its body
         self._body = 0
         self._left = 0  # bytes of this body to come, where its length is known
         self._input = bytearray()  # not parsed yet
-        self._waiting = 0  # bytes of it that are counted
-        self._running: RequestResponseCycle | None = None  # uvicorn's `cycle` is the newest one
-        self._fault: Refusal | None = None  # of a callback of the parser
+        self._waiting = 0  # bytes of the input that are counted
+        self._running: RequestResponseCycle | None = None  # uvicorn's `cycle` is the newest request
+        self._fault: Refusal | None = None  # set by a callback of the parser
         self._last: Refusal | None = None  # to be sent after the answers to earlier requests
         self._is_over = False  # nothing more is parsed
         self._timer: TimerHandle | None = None  # of a head, or of a connection that ends
@@ -136,9 +136,10 @@ class Guard(HttpToolsProtocol):
         self.turns.call(self._end_idle, self.timeout_keep_alive_task)
 
     def data_received(self, data: bytes) -> None:
-        """Parse input, of which what follows a request waits until that has been answered.
+        """Parse input; bytes that follow a request wait until that request has been answered.
 
-        Parsed, a short request takes two hundred times its bytes, and a client could send thousands at once.
+        A short request takes two hundred times its bytes once it is parsed, and a client could send thousands
+        at once.
         """
         self._input += data
         while self._input and not (self._is_over or self.transport.is_closing()):
@@ -162,8 +163,8 @@ class Guard(HttpToolsProtocol):
             if self._overhead > HEAD_BYTES + (0 if self._is_head else FRAMING_BYTES + self._body):
                 self._refuse(HEAD_TOO_LARGE if self._is_head else FRAMING_TOO_LARGE)
                 break
-            # If no request runs, this is part of a head, or the rest of a body that was answered; and uvicorn
-            # has stopped its timer of idle connections.
+            # If no request runs, the input is part of a head, or the rest of the body of an answered request;
+            # and uvicorn has stopped its timer of idle connections.
             if self._running is None and self._timer is None:
                 self._begin_timer()
             elif self._running is not None and self._timer is not None:
@@ -179,14 +180,14 @@ class Guard(HttpToolsProtocol):
         self._waiting = len(self._input)
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what uvicorn can't parse, and what a callback below has raised an error for."""
+        """Refuse input that uvicorn can't parse, or that a callback below has raised an error for."""
         self._refuse(self._fault or NOT_HTTP)
 
     def on_headers_complete(self) -> None:
         """Begin a request unless its head is too large."""
         if self.parser.should_upgrade():
             self._fail(UPGRADE)
-        # The bytes that were counted may include some of the body.
+        # The bytes that were counted may include bytes of the body.
         if len(self.headers) > HEAD_LINES or (self._overhead > HEAD_BYTES and self._head_size() > HEAD_BYTES):
             self._fail(HEAD_TOO_LARGE)
         self._left = int(dict(self.headers).get(b"content-length", 0))
@@ -210,7 +211,7 @@ class Guard(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Go on with the next request, or end the connection with what could not be read."""
+        """Go on with the next request, or end the connection with the refusal of its input."""
         if self._running is not None and self._running.body:
             self._running.body = bytearray()  # nobody reads the body of a request that was refused
         self._running = self.pipeline[-1][0] if self.pipeline else None
@@ -250,7 +251,7 @@ class Guard(HttpToolsProtocol):
         self.turns.call(self._give_up, self._timer)
 
     def _give_up(self, timer: TimerHandle | None) -> None:
-        """End a connection whose head is late, unless it came before its turn."""
+        """End a connection whose head is late, unless the head came before this turn."""
         if self._timer is timer:
             self._refuse(LATE if self._is_head and self._overhead else NOTHING)
 
@@ -259,7 +260,7 @@ class Guard(HttpToolsProtocol):
             super().timeout_keep_alive_handler()
 
     def _lose(self, exc: Exception | None) -> None:
-        """Tell the running request, as uvicorn tells the newest one only."""
+        """Tell the running request of the loss, as uvicorn tells only the newest request."""
         self._disconnect()
         self._input.clear()
         self._count_waiting()
@@ -274,9 +275,9 @@ class Guard(HttpToolsProtocol):
         if not self._is_head:
             if self.cycle is not self._running:
                 if self.pipeline:
-                    self.pipeline.popleft()  # it has not begun
+                    self.pipeline.popleft()  # the request has not begun
                 else:
-                    refusal = NOTHING  # it was answered
+                    refusal = NOTHING  # the request was answered
             elif self._running.response_started:
                 refusal = NOTHING
             else:

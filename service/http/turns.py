@@ -11,8 +11,8 @@ A_TURN = 32  # callbacks; each costs some tenths of a millisecond
 class Turns:
     """Runs callbacks in their order, a few in each turn of the event loop.
 
-    Thousands of connections may end at once: a client leaves them, or their deadlines come together. All of
-    them in one turn would hold every other request for a second.
+    Thousands of connections may end at once: a client leaves them, or their deadlines come together. To end
+    all of them in one turn would hold every other request for a second.
     """
 
     def __init__(self) -> None:

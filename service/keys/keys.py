@@ -36,7 +36,7 @@ _log = logging.getLogger("turret.keys")
 class Key(BaseModel):
     """The stored record of a key, without the key itself.
 
-    `rate` is in requests a second (None: no limit); those of a second may come at once.
+    `rate` is in requests a second (None: no limit); the requests of a second may come at once.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -78,7 +78,7 @@ def digest_of(key: bytes) -> str:
 
 
 def record(name: str, key: str, scopes: Sequence[str], **rest: object) -> Key:
-    """Make the record of a key; `rest` are fields of Key. Raises ValueError for invalid ones."""
+    """Make the record of a key; `rest` are fields of Key. Raises ValueError for invalid fields."""
     fields = {"scopes": list(dict.fromkeys(scopes)), "created": datetime.now(UTC), **rest}
     return Key.model_validate({"name": name, "sha256": digest_of(key.encode()), **fields})
 
@@ -93,16 +93,16 @@ def find_key(keys: Mapping[str, Key], authorization: bytes | None, now: float) -
     if authorization is None or authorization[:7].lower() != b"bearer ":
         return None
     key = authorization[7:]
-    found = keys.get(digest_of(key))
-    if found is None or len(key.removeprefix(f"turret_{found.name}_".encode())) < MIN_LENGTH:
+    match = keys.get(digest_of(key))
+    if match is None or len(key.removeprefix(f"turret_{match.name}_".encode())) < MIN_LENGTH:
         return None
-    return None if found.expires is not None and found.expires.timestamp() <= now else found
+    return None if match.expires is not None and match.expires.timestamp() <= now else match
 
 
 def stat_of(path: Path) -> os.stat_result:
-    """Look for the file; no descriptor is needed for that.
+    """Return the status of the file, which needs no descriptor.
 
-    Raises FileNotFoundError only if it certainly does not exist; ServiceError where that is unknown: a
+    Raises FileNotFoundError only if the file certainly does not exist; ServiceError where that is unknown: a
     dangling link, a missing or inaccessible folder.
     """
     try:
@@ -118,9 +118,9 @@ def stat_of(path: Path) -> os.stat_result:
 
 def read_keys(path: Path) -> tuple[Key, ...]:
     """Read the keys of the file. Raises the errors of `stat_of`, and ServiceError for an invalid file."""
-    found = stat_of(path)
+    status = stat_of(path)
     try:
-        if stat.S_ISREG(found.st_mode):
+        if stat.S_ISREG(status.st_mode):
             return KeyFile.model_validate_json(path.read_bytes()).keys
         reason = "it is no regular file; put one there"
     except OSError as error:
@@ -144,7 +144,7 @@ def add_key(path: Path, key: Key) -> None:
 
 
 def remove_key(path: Path, name: str) -> None:
-    """Remove a key from a file. Raises ServiceError if there is none of this name."""
+    """Remove a key from a file. Raises ServiceError if there is no key of this name."""
     with _changing(path) as keys:
         if keys.pop(name, None) is None:
             raise ServiceError(f"{path} has no key {name}; it has: {', '.join(keys) or 'none'}")
@@ -179,7 +179,7 @@ class Keyring:
     Create it before the fork, so that all workers start with the same keys, also those that replace others.
     `is_open`: reading and writing need no key, as there certainly was and is no file. A file that later is
     damaged, deleted or unreadable changes nothing: the last keys stay valid, as a broken lock must not open
-    the door. That is logged once, and the file is read again at each check.
+    the door. The fault is logged once, and the file is read again at each check.
 
     `admin_key` has the scopes admin and rules, and no name. Raises ServiceError when the file is unreadable
     or its existence unknown, and when it is missing although `required`.
@@ -237,7 +237,7 @@ class Keyring:
         self._last_fault = fault
 
     def _read(self) -> None:
-        found = stat_of(self._path)
+        status = stat_of(self._path)
         if self.is_open:
             _log.warning(
                 f"reading and writing require a key from now on: {self._path} exists; with "
@@ -245,7 +245,7 @@ class Keyring:
             )
         self.is_open = False
         self._stamp = self._stamp or ()
-        stamp = found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+        stamp = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
         if stamp != self._stamp:
             self._keys = {key.sha256: key for key in read_keys(self._path)} | self._admin
             self._stamp = stamp
@@ -277,7 +277,7 @@ def admin_key(settings: Settings) -> str:
 
 
 def _read_private(path: Path) -> str:
-    """Read a key that no other user can have read or written: a writer of models may write beside them."""
+    """Read a key that no other user can have read or written: writers of models may write next to it."""
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), errors="replace") as file:
         status = os.fstat(file.fileno())
         remedy = "delete it for a new key, or set TURRET_ADMIN_KEY"

@@ -20,7 +20,7 @@ QUEUED = 20_000  # lines that wait while the descriptor is blocked
 Fields = dict[str, Any]  # of a line: names and values
 
 _STANDARD_ERROR = 2
-_ATOMIC_BYTES = select.PIPE_BUF  # that a pipe takes from each of several workers without mixing them (POSIX)
+_ATOMIC_BYTES = select.PIPE_BUF  # a pipe takes so many of a worker without mixing in those of others (POSIX)
 _PAUSE_SECONDS = 0.05
 _OWN = logging.getLogger("turret")
 _HEAD = ("time", "level", "message")  # the first fields of each line
@@ -60,7 +60,7 @@ class Logs(logging.Handler):
     def start(self, has_thread: bool = True) -> None:
         """Handle the messages of `logging`, after a fork in place of the handler of the parent process.
 
-        Without a thread a message is written at once, or with the next one if that would block.
+        Without a thread a message is written at once, or with the next message if writing would block.
         """
         root = logging.getLogger()
         for other in [other for other in root.handlers if isinstance(other, Logs) and not other._thread]:
@@ -85,7 +85,7 @@ class Logs(logging.Handler):
         """Queue a record, or drop it; never waits, never raises."""
         try:
             self._queue(fields_of(record))
-        except Exception:  # of a faulty message
+        except Exception:  # a faulty message
             self.handleError(record)
         if self._thread is None:
             self._write_waiting(may_block=False)
@@ -109,7 +109,7 @@ class Logs(logging.Handler):
             self._write_waiting(may_block=True)
 
     def _write_waiting(self, may_block: bool) -> None:
-        """Write lines together, as many as a pipe takes without mixing them with those of other workers."""
+        """Write lines together, as many as a pipe takes without mixing them with lines of other workers."""
         while self._waiting and (may_block or select.select([], [self._descriptor], [], 0)[1]):
             content = self._waiting.popleft()
             while self._waiting and len(content) + len(self._waiting[0]) <= _ATOMIC_BYTES:
@@ -119,7 +119,7 @@ class Logs(logging.Handler):
             try:
                 while content:
                     content = content[os.write(self._descriptor, content) :]
-            except OSError:  # counted: there is no other place to tell it
+            except OSError:  # the lines are counted: there is no other place to report the error
                 self._drop(content.count(b"\n"))
 
 
@@ -135,7 +135,7 @@ def json_line(fields: Fields) -> bytes:
 
 
 def text_line(fields: Fields) -> bytes:
-    """Format them as text without control characters; a traceback has lines of its own."""
+    """Format the fields as text without control characters; a traceback has lines of its own."""
     moment, level, message, *_ = fields.values()
     moment = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     others = {name: value for name, value in fields.items() if name not in _HEAD}
@@ -150,7 +150,7 @@ def text_line(fields: Fields) -> bytes:
 
 
 def fields_of(record: logging.LogRecord) -> Fields:
-    """The fields of a record's line; those of its attribute `fields` are among them."""
+    """The fields of a record's line, with those of the record's attribute `fields`."""
     fields = {
         "time": datetime.fromtimestamp(record.created, UTC),
         "level": record.levelname.lower(),

@@ -32,19 +32,19 @@ _STAGE_SECONDS = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 0.001, 0.002, 0.005, 0.01,
 REASONS = ("unknown", "memory", "checksum", "soundness", "golden", "recall", "overlap", "crashed")
 SOURCES = ("towers", "popular", "fresh")
 _REFUSALS = ("overload", "rate", "key", "scope", "size", "time")
-_FILE_BYTES, _ENTRY_BYTES = 1 << 16, 64  # the first size of a file of metrics; of an entry without its name
-_PAUSE = 9.0  # after an export, in times of its processor time
+_FILE_BYTES, _ENTRY_BYTES = 1 << 16, 64  # at first, of a file of metrics; of an entry without its name
+_PAUSE = 9.0  # after an export, as a multiple of its processor time
 _log = logging.getLogger("turret.metrics")
 
 
 class Metrics:
-    """A worker's metrics; any worker exports those of all.
+    """A worker's metrics; any worker exports the metrics of all workers.
 
     The workers of a service write files in `folder`, which their parent process makes and empties: the
     successor of a worker has its number and continues its counters; the parent removes its gauges by
     `mark_process_dead`. Without a folder there is one process. A label has only values that the service
-    chooses, never those of clients. `registry` has the metrics of all workers. `running` is the number of
-    running requests, as a gauge would cost each of them two writes.
+    chooses, never texts of clients. `registry` has the metrics of all workers. `running` is the number of
+    running requests: a plain number, as a gauge would cost each request two writes.
     """
 
     def __init__(self, folder: Path | None = None, worker: int = 0) -> None:
@@ -57,11 +57,11 @@ class Metrics:
             vars(values)["MmapedDict"] = AllocatedDict
             values.ValueClass = values.MultiProcessValue(lambda: worker)  # type: ignore[no-untyped-call]
             _Workers(self.registry, str(folder))  # type: ignore[no-untyped-call]
-        own: dict[str, Any] = {"registry": self.registry if folder is None else None}
-        shared = [own | {"multiprocess_mode": mode} for mode in ("livesum", "livemax")]
-        self._declare_requests(own, shared[0])
-        self._declare_versions(own, *shared)
-        self._declare_quality(own, shared[1])
+        base: dict[str, Any] = {"registry": self.registry if folder is None else None}
+        shared = [base | {"multiprocess_mode": mode} for mode in ("livesum", "livemax")]
+        self._declare_requests(base, shared[0])
+        self._declare_versions(base, *shared)
+        self._declare_quality(base, shared[1])
         self.running = 0
         self._version: str | None = None
         self._refreshers: list[Callable[[], object]] = []
@@ -71,41 +71,41 @@ class Metrics:
         self.workers.set(1)
         self.worker_starts.inc()
 
-    def _declare_requests(self, own: dict[str, Any], livesum: dict[str, Any]) -> None:
-        self.requests = Counter("turret_requests", "Answered requests", ["route", "status"], **own)
+    def _declare_requests(self, base: dict[str, Any], livesum: dict[str, Any]) -> None:
+        self.requests = Counter("turret_requests", "Answered requests", ["route", "status"], **base)
         self.seconds = Histogram(
-            "turret_request_seconds", "Time until the response", ["route", "class"], buckets=_SECONDS, **own
+            "turret_request_seconds", "Time until the response", ["route", "class"], buckets=_SECONDS, **base
         )
         self.stages = Histogram(
-            "turret_stage_seconds", "Time of each stage", ["stage"], buckets=_STAGE_SECONDS, **own
+            "turret_stage_seconds", "Time of each stage", ["stage"], buckets=_STAGE_SECONDS, **base
         )
         self.in_flight = Gauge("turret_in_flight", "Running requests", **livesum)
         self.under_way = Gauge("turret_under_way", "Requests with a place of their lane", ["lane"], **livesum)
         self.held_bytes = Gauge("turret_held_bytes", "Bytes of bodies, arriving or answered", **livesum)
-        self.refused = Counter("turret_refused", "Refused requests", ["reason"], **own)
-        self.answers = Counter("turret_answers", "Recommendations", ["source"], **own)
-        self.empty_answers = Counter("turret_empty_answers", "Recommendations without any item", **own)
-        self.degraded = Counter("turret_degraded", "Answers without an unavailable part", ["part"], **own)
-        self.history_items = Counter("turret_history_items", "Items of histories", **own)
-        self.unknown_items = Counter("turret_unknown_items", "Items that the version lacks", **own)
-        self.events_stored = Counter("turret_events_stored", "Stored events", **own)
+        self.refused = Counter("turret_refused", "Refused requests", ["reason"], **base)
+        self.answers = Counter("turret_answers", "Recommendations", ["source"], **base)
+        self.empty_answers = Counter("turret_empty_answers", "Recommendations without any item", **base)
+        self.degraded = Counter("turret_degraded", "Answers without an unavailable part", ["part"], **base)
+        self.history_items = Counter("turret_history_items", "Items of histories", **base)
+        self.unknown_items = Counter("turret_unknown_items", "Items that the version lacks", **base)
+        self.events_stored = Counter("turret_events_stored", "Stored events", **base)
         _begin(self.refused, _REFUSALS)
         _begin(self.answers, SOURCES)
         _begin(self.degraded, ("history", "events", "items", "engine"))
 
     def _declare_versions(
-        self, own: dict[str, Any], livesum: dict[str, Any], livemax: dict[str, Any]
+        self, base: dict[str, Any], livesum: dict[str, Any], livemax: dict[str, Any]
     ) -> None:
         self.breaker_open = Gauge("turret_breaker_open", "Open circuits to the store", ["circuit"], **livesum)
-        self.breaker_openings = Counter("turret_breaker_openings", "Openings of them", ["circuit"], **own)
+        self.breaker_openings = Counter("turret_breaker_openings", "Openings of them", ["circuit"], **base)
         self.fresh_items = Gauge("turret_fresh_items", "Items newer than the live version", **livemax)
-        self.activations = Counter("turret_activations", "Activations", ["outcome"], **own)
-        self.reload_failures = Counter("turret_reload_failures", "Refused versions", ["reason"], **own)
+        self.activations = Counter("turret_activations", "Activations", ["outcome"], **base)
+        self.reload_failures = Counter("turret_reload_failures", "Refused versions", ["reason"], **base)
         self.replicas = Gauge("turret_replicas", "Replicas that report", **livemax)
         self.replicas_behind = Gauge("turret_replicas_behind", "Silent or late replicas", **livemax)
-        self.dropped = Counter("turret_telemetry_dropped", "Dropped lines of the log", **own)
+        self.dropped = Counter("turret_telemetry_dropped", "Dropped lines of the log", **base)
         self.workers = Gauge("turret_workers", "Living worker processes", **livesum)
-        self.worker_starts = Counter("turret_worker_starts", "Starts of workers", **own)
+        self.worker_starts = Counter("turret_worker_starts", "Starts of workers", **base)
         self.live_version = Gauge("turret_live_version", "1 if live, 0 if it was", ["version"], **livemax)
         self.workers_serving = Gauge("turret_workers_serving", "Workers of a version", ["version"], **livesum)
         self.resident_bytes = Gauge(
@@ -116,11 +116,11 @@ class Metrics:
         _begin(self.activations, ("activated", "refused"))
         _begin(self.reload_failures, REASONS)
 
-    def _declare_quality(self, own: dict[str, Any], livemax: dict[str, Any]) -> None:
-        self.recall = Summary("turret_recall_at_k", "Recall against exact search", ["k"], **own)
-        self.recall_samples = Counter("turret_recall_samples", "Exact searches", ["outcome"], **own)
-        self.shadow_overlap = Summary("turret_shadow_overlap", "Share that the shadow gave too", **own)
-        self.shadow_answers = Counter("turret_shadow_answers", "Answers of the shadow", ["outcome"], **own)
+    def _declare_quality(self, base: dict[str, Any], livemax: dict[str, Any]) -> None:
+        self.recall = Summary("turret_recall_at_k", "Recall against exact search", ["k"], **base)
+        self.recall_samples = Counter("turret_recall_samples", "Exact searches", ["outcome"], **base)
+        self.shadow_overlap = Summary("turret_shadow_overlap", "Share that the shadow gave too", **base)
+        self.shadow_answers = Counter("turret_shadow_answers", "Answers of the shadow", ["outcome"], **base)
         self.drift = Gauge("turret_drift", "Divergence from recorded answers, 0 to 1", ["of"], **livemax)
         self.drift_noise = Gauge("turret_drift_noise", "The same without any drift", ["of"], **livemax)
         _begin(self.recall_samples, ("answered", "failed"))
@@ -143,8 +143,8 @@ class Metrics:
     async def scrape(self) -> bytes:
         """Refresh and export, one scrape after the other.
 
-        Each takes some milliseconds of the interpreter, and the next one waits for nine times as long, as
-        scrapes without a pause would halve the speed of all answers.
+        A scrape takes some milliseconds of the interpreter, and the next scrape waits for nine times as long,
+        as scrapes without a pause would halve the speed of all answers.
         """
         async with self._exporting:
             loop = asyncio.get_running_loop()
@@ -198,7 +198,7 @@ def _begin(counter: Counter, labels: Iterable[str]) -> None:
 
 
 class AllocatedDict(MmapedDict):
-    """A file of metrics without holes: a page of a map that a full disk can't take ends the process.
+    """A file of metrics without holes: a mapped page for which a full disk has no room ends the process.
 
     Where the disk has no room, or the folder is gone, further values stay in this process, and no scrape has
     them.
@@ -245,7 +245,7 @@ class AllocatedDict(MmapedDict):
 
 
 def _allocate(filename: str, size: int) -> None:
-    """Write zeros up to a size; those that are there stay. Raises OSError."""
+    """Extend a file with zeros up to a size; its content stays. Raises OSError."""
     with open(filename, "ab") as file:
         file.write(bytes(max(0, size - file.tell())))
 
@@ -253,7 +253,7 @@ def _allocate(filename: str, size: int) -> None:
 class _Workers(MultiProcessCollector):
     """The metrics of all workers, without the files that a worker is about to begin.
 
-    Those are empty, for which the library raises an error.
+    Such files are empty, for which the library raises an error.
     """
 
     def collect(self) -> Iterable[Metric]:

@@ -37,7 +37,7 @@ class Observation:
     """Collects the metrics, log and traces of a worker process.
 
     `live` returns the bundle of the live version or None; `circuits` are those of the store of histories;
-    `metrics_folder` and `worker` are those of `Metrics`. Raises ServiceError as `open_traces`.
+    `metrics_folder` and `worker` are arguments of `Metrics`. Raises ServiceError as `open_traces`.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Observation:
         self._circuits = circuits
         self._unavailable: set[str] = set()
         self.metrics = Metrics(metrics_folder, worker)
-        # `labels` costs as much as counting.
+        # A call of `labels` costs as much as counting.
         self._answers = {source: self.metrics.answers.labels(source) for source in SOURCES}
         self.logs = Logs(settings.log_level, settings.log_format, drop=self.metrics.dropped.inc)
         self.traces = open_traces(settings.trace_share)
@@ -114,7 +114,7 @@ class Observation:
 def open_traces(share: float) -> "Traces | None":
     """Open traces of this share of the requests, if the environment names an endpoint.
 
-    Raises ServiceError when OpenTelemetry isn't installed, and for an endpoint or a header that is none.
+    Raises ServiceError when OpenTelemetry isn't installed, and for an invalid endpoint or header.
     """
     named = {name: address for name in _ENDPOINTS if (address := os.environ.get(name))}
     if not named:

@@ -20,7 +20,7 @@ RATE = 2.0  # samples of recall a second, at most
 _SHARE_OF_A_CORE = 0.05
 _ROUNDING = 1e-5  # bounds the difference of two float32 sums of the same products
 TOP = 10  # items of an answer whose popularity is counted
-MIN_HITS = 100  # below which no distance is exported
+MIN_HITS = 100  # counts below which no distance is exported
 WINDOW = 1800.0  # seconds
 _log = logging.getLogger("turret.observation")
 
@@ -30,10 +30,11 @@ Counts = dict[str, NDArray[np.float64]]
 
 
 class AnswerRecord(NamedTuple):
-    """An answer of `rows`, of `requested` ones, from `source`, for `known` and `unknown` history items.
+    """An answer of `rows` from `source` to a request of `requested` items.
 
-    `vector` [D] is the user's if `rows` and `scores` are the index's result for it, without `excluded` rows
-    and among the `allowed` ones [N]; None if they were selected in any other way.
+    `known` and `unknown` are the numbers of history items that the version has and lacks. `vector` [D] is the
+    user's if `rows` and `scores` are the index's result for it, without `excluded` rows and among the rows
+    that are `allowed` [N]; None if they were selected in any other way.
     """
 
     source: str
@@ -50,15 +51,15 @@ class AnswerRecord(NamedTuple):
 class RecallSampler:
     """Measures answers by exact search, one at a time in a low-priority thread.
 
-    At most `RATE` a second of `clock`, and a twentieth of a core's time; others are not measured. The thread
-    starts with the first sample, which comes after a fork.
+    It measures at most `RATE` answers a second of `clock`, in at most a twentieth of a core's time. The
+    thread starts with the first sample, which comes after a fork.
     """
 
     def __init__(self, metrics: Metrics, clock: Callable[[], float] = time.monotonic) -> None:
         self._metrics = metrics
         self._clock = clock
         self._next = float("-inf")
-        self._thread = ThreadPoolExecutor(1, "recall", os.nice, (10,))  # Linux: of this thread alone
+        self._thread = ThreadPoolExecutor(1, "recall", os.nice, (10,))  # Linux: only this thread is nice
 
     def offer(self, bundle: Bundle, record: AnswerRecord) -> None:
         """Offer an answer; only unchanged results of the index are measured, without rows of fresh items.
@@ -67,14 +68,14 @@ class RecallSampler:
         """
         if record.vector is None or self._clock() < self._next:
             return
-        self._next = float("inf")  # until it is measured
+        self._next = float("inf")  # until this sample is measured
         # The retriever may reuse its buffers for the next request.
         vector, rows = np.array(record.vector), np.array(record.rows)
         copied = record._replace(vector=vector, rows=rows, excluded=np.array(record.excluded, np.int64))
         self._thread.submit(self._measure, bundle, copied)
 
     def close(self) -> None:
-        """Wait for the sample that is measured."""
+        """Wait for the sample that is being measured."""
         self._thread.shutdown()
 
     def _measure(self, bundle: Bundle, record: AnswerRecord) -> None:
@@ -94,7 +95,7 @@ class RecallSampler:
 def recall_of(bundle: Bundle, record: AnswerRecord) -> float | None:
     """The share of the k best allowed rows (by exact search) in a result; None without allowed rows.
 
-    A row counts if its score reaches the k-th best, so any of tied rows counts.
+    A row counts if its score reaches the k-th best score, so each of tied rows counts.
     """
     assert record.vector is not None
     scores: NDArray[np.float32] = bundle.vectors @ record.vector
@@ -122,8 +123,8 @@ def _size_of(k: int) -> str:
 class Reference:
     """Histograms of the answers to a bundle's recorded queries.
 
-    `scores`: their best scores, sorted. `popularity` float32 [N]: for each row, the share of training events
-    of more popular items. Raises BundleError when the recorded queries can't be read.
+    `scores`: the best score of each answer, sorted. `popularity` float32 [N]: for each row, the share of
+    training events of more popular items. Raises BundleError when the recorded queries can't be read.
     """
 
     def __init__(self, bundle: Bundle) -> None:
@@ -136,7 +137,7 @@ class Reference:
             self.count(self.counts, query.scores, bundle.vocabulary.known_rows(query.items)[0])
 
     def rank(self, score: float) -> float:
-        """The share of recorded best scores below `score`, counting equal ones half."""
+        """The share of recorded best scores below `score`, counting equal scores half."""
         below, up_to = bisect_left(self.scores, score), bisect_right(self.scores, score)
         return (below + up_to) / 2 / len(self.scores) if self.scores else 0.0
 
@@ -152,8 +153,8 @@ class Reference:
 class Drift:
     """Measures the distance of the towers' answers from the reference of a bundle.
 
-    Those of the last one to two windows of this worker, and of no earlier bundle, are compared. `clock` is
-    monotonic, in seconds.
+    It compares this worker's answers in the last one to two windows, and none of an earlier bundle. `clock`
+    is monotonic, in seconds.
     """
 
     def __init__(self, metrics: Metrics, clock: Callable[[], float] = time.monotonic) -> None:
@@ -161,13 +162,13 @@ class Drift:
         self._clock = clock
         self._live: Bundle | None = None
         self._reference: Reference | None = None
-        self._before, self._counts = _no_counts(), _no_counts()  # of the last window and of this one
+        self._before, self._counts = _no_counts(), _no_counts()  # of the last window and of this window
         self._next = clock() + WINDOW
 
     def follow(self, live: Bundle | None) -> None:
-        """Export the distances; begin a window if one is over, or from nothing if it was of another bundle.
+        """Export the distances; begin a window if the last is over, and forget all windows of another bundle.
 
-        For any thread: the reference of a bundle is read from its files.
+        Any thread may call it, as it reads the reference of a bundle from files.
         """
         if live is not self._live:
             self._live, self._reference = live, None

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 STEP_SECONDS, STEPS = 30, 120
-# Of all labels together. A service with every call in use has some 900; further ones are left out.
+# Series of all labels together. A service with every call in use has some 900; further series are left out.
 MOST_SERIES = 2_000
 _SECONDS, _ANSWERED = "turret_request_seconds_bucket", 'class="2xx"'  # other classes have no plot
 _NAMES = frozenset(
@@ -55,8 +55,8 @@ class Recent:
         A series has NaN where a scrape lacks it.
         """
         order = np.arange(max(0, self._count - STEPS), self._count) % STEPS
-        found = {key: values[order] for key, values in self._series.items()}
+        series = {key: values[order] for key, values in self._series.items()}
         return {
             "ages": np.round(now - self._times[order], 3).tolist(),
-            "series": {key: values.tolist() for key, values in found.items() if np.nan_to_num(values).any()},
+            "series": {key: values.tolist() for key, values in series.items() if np.nan_to_num(values).any()},
         }

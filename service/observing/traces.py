@@ -16,11 +16,11 @@ from turret.service.request_record import RequestRecord
 
 
 class Traces:
-    """Makes a span for each request but probes, and one for each of its stages.
+    """Makes a span for each request but probes, and a span for each of its stages.
 
     `share` of the requests are traced; a request with a `traceparent` follows its caller's decision. The
     default exporter is OTLP over HTTP, configured by `OTEL_EXPORTER_OTLP_*` in the environment. The SDK sends
-    spans in batches, in a thread, and logs what the collector does not take; a slow one delays nothing.
+    spans in batches, in a thread, and logs what the collector does not take; a slow collector delays nothing.
     """
 
     def __init__(self, share: float, exporter: SpanExporter | None = None) -> None:

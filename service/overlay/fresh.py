@@ -21,11 +21,11 @@ from turret.tower.catalog.filters import Filter
 from turret.tower.catalog.masks import RowMask
 from turret.tower.errors import EncodingError
 
-# Bytes that objects, maps and columns around an item take, around its fields, and around each value of these.
+# The bytes of objects, maps and columns for each item, for its fields, and for each value of the fields.
 ITEM_OVERHEAD, FIELDS_OVERHEAD, VALUE_OVERHEAD = 300, 300, 60
-# The bytes of the items whose columns are made at once, which takes a quarter of a second of a thread.
+# The most bytes of items whose columns are made at once, which takes a thread a quarter of a second.
 _LARGEST = 16_000_000
-# Superseded changes are kept until they have as many bytes as the others, and so many more.
+# Superseded changes are dropped once they have this many bytes more than the current changes.
 _SLACK = 1_000_000
 _log = logging.getLogger("turret.items")
 
@@ -44,7 +44,7 @@ def item_bytes(item: str, features: bytes, dimension: int) -> int:
 class _Block:
     """Items that changed at about the same time.
 
-    `sizes` [m] are the bytes of their fields; `is_newest` [m] tells which of `rows` no later block has.
+    `sizes` [m] are the bytes of their fields; `is_newest` [m] marks the `rows` that no later block has.
     """
 
     rows: NDArray[np.int64]  # ascending
@@ -57,12 +57,12 @@ class _Block:
 
     @cached_property
     def size(self) -> int:
-        """The bytes of the newest."""
+        """The bytes of the newest rows."""
         return int(self.sizes[self.is_newest].sum())
 
     @property
     def is_sparse(self) -> bool:
-        """Whether less than half of the bytes are of the newest."""
+        """Whether the newest rows have less than half of the bytes."""
         return 2 * self.size < int(self.sizes.sum())
 
     def without(self, rows: NDArray[np.int64]) -> "_Block":
@@ -79,8 +79,8 @@ class _Block:
 class ChangedFields:
     """The changed fields of some rows. Immutable; `kinds` are those of the catalog's fields.
 
-    A change makes a block of its own, and blocks merge as they grow, so each item is read again log2(n)
-    times; a filter reads a block at once. `size` is in bytes, `held` with superseded fields.
+    Each change makes a new block, and blocks merge as they grow, so each item is read again log2(n) times; a
+    filter reads a block at once. `size` is in bytes, and `held` includes superseded fields.
     """
 
     kinds: Mapping[str, Kind] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class ChangedFields:
     _blocks: tuple[_Block, ...] = ()  # the oldest first
 
     def changed(self, changes: Mapping[int, bytes], removed: Iterable[int] = ()) -> "ChangedFields":
-        """These fields with new ones for some rows, and without the rows that are `removed`."""
+        """These fields with the `changes` of some rows, and without the `removed` rows."""
         gone = {row for row in removed if row in self.by_row} | changes.keys()
         if not gone:
             return self
@@ -110,11 +110,11 @@ class ChangedFields:
         return ChangedFields(self.kinds, by_row, self.size + more - less, self.held + more, tuple(blocks))
 
     def compacted(self, row_of: NDArray[np.int64] | None = None) -> "ChangedFields":
-        """These fields without superseded ones; each row becomes `row_of[row]`."""
+        """The current fields without superseded ones; each row becomes `row_of[row]`."""
         fields, blocks = dict(self.by_row.items()), self._blocks
         if row_of is not None:
             fields = {int(row_of[row]): text for row, text in fields.items()}
-            # Rows of a block that are not its newest get numbers of others, and stay marked.
+            # Superseded rows of a block get the numbers of other rows, and stay marked as superseded.
             blocks = tuple(replace(block, rows=row_of[block.rows]) for block in blocks)
         return replace(self, by_row=LayeredMap(fields), held=self.size, _blocks=blocks)
 
@@ -147,16 +147,18 @@ class Sent(NamedTuple):
 class FreshItems:
     """The changes to a bundle of N rows, and the items added to it, whose rows begin with N. Immutable.
 
-    A new item, and one that is put again, takes the next row; its earlier row is no longer recommended.
-    `places` has row - N of those that are recommended by id, and `sent` their ids and features by place;
-    `is_served` [M] marks their places, in the order of their last changes, and `rows` has the vectors of all
-    M. `added` has their fields by place, and `replaced` the new fields of rows of the bundle. `withdrawn` are
-    the bundle's sorted rows that are not recommended. `number` is that of the last change.
+    A new item takes the next row, as does an item that is put again: its earlier row is no longer
+    recommended. The place of a fresh item is its row - N. `places` has the places of recommended items by id,
+    and `sent` their ids and features by place; `is_served` [M] marks these places, in the order of the items'
+    last changes, and `rows` has the vectors of all M. `added` has the fields by place, and `replaced` the new
+    fields of rows of the bundle. `withdrawn` are the bundle's sorted rows that are not recommended. `number`
+    is the number of the last change.
 
-    A change costs in proportion to its items, and copies a byte of each fresh item and 8 of each withdrawn.
+    A change costs in proportion to its items, and copies 1 byte for each fresh item and 8 bytes for each
+    withdrawn item.
     """
 
-    vocabulary: Vocabulary  # of the bundle, which lives no longer for its overlay
+    vocabulary: Vocabulary  # of the bundle; a reference to the bundle would keep it alive
     rows: GrowingArray
     is_served: Mask = field(default_factory=lambda: np.empty(0, bool))
     places: LayeredMap[str, int] = field(default_factory=LayeredMap)
@@ -166,7 +168,7 @@ class FreshItems:
     withdrawn: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     number: int = 0
     sent_size: int = 0  # bytes of `sent` and `rows`
-    sent_held: int = 0  # with superseded ones
+    sent_held: int = 0  # bytes including superseded items
 
     def __len__(self) -> int:
         return len(self.places)
@@ -183,17 +185,17 @@ class FreshItems:
 
     @property
     def size(self) -> int:
-        """The bytes that the changes take in a process, but for up to as many of superseded ones."""
+        """The bytes that the current changes take in a process; superseded ones take up to as many again."""
         return self.sent_size + self.added.size + self.replaced.size + self.withdrawn.nbytes
 
     @property
     def is_sparse(self) -> bool:
-        """Whether more bytes are of superseded changes than of the others."""
+        """Whether superseded changes have more bytes than the current changes."""
         held = self.sent_held + self.added.held + self.replaced.held
         return held > 2 * self.size + _SLACK
 
     def row(self, outside_id: Id) -> int | None:
-        """Return the row of an id, or None; withdrawn items of the bundle have one too."""
+        """Return the row of an id, or None; withdrawn items of the bundle have a row too."""
         row = self.vocabulary.row(outside_id)
         if row is not None or not self.places:
             return row
@@ -212,7 +214,7 @@ class FreshItems:
         return int(text) if self.vocabulary.kind == "integer" else text
 
     def fields_of(self, row: int) -> bytes | None:
-        """Return an item's fields as JSON; None if those of the catalog apply, or the row has no item."""
+        """Return an item's fields as JSON; None if the catalog's fields apply, or the row has no item."""
         is_added = row >= self.first_row
         fields: bytes | None = (
             self.added.by_row.get(row - self.first_row) if is_added else self.replaced.by_row.get(row)
@@ -220,7 +222,7 @@ class FreshItems:
         return fields
 
     def rows_changed_since(self, earlier: "FreshItems") -> set[int]:
-        """Rows of which the id or the fields may be others than in an earlier overlay of the bundle."""
+        """The rows whose id or fields may differ from an earlier overlay of the bundle."""
         places = self.added.by_row.keys_since(earlier.added.by_row)
         rows = self.replaced.by_row.keys_since(earlier.replaced.by_row)
         return rows.union(self.first_row + place for place in places)
@@ -231,7 +233,7 @@ class FreshItems:
         return place < len(self.withdrawn) and int(self.withdrawn[place]) == row
 
     def serves(self, item: str) -> bool:
-        """Whether there is such an item that is not withdrawn."""
+        """Whether an item with this id exists and is not withdrawn."""
         row = self.row(item)
         return row is not None and not self.is_withdrawn(row)
 
@@ -252,7 +254,7 @@ class FreshItems:
     def allowed(self, filtering: Filter) -> RowMask:
         """The rows [N] of the bundle that a filter allows.
 
-        Excludes withdrawn rows and applies the filter to replaced fields. It is the filter's own mask if no
+        Excludes withdrawn rows and applies the filter to replaced fields. Returns the filter's own mask if no
         row of the bundle has changed.
         """
         if not len(self.withdrawn) and not self.replaced.by_row:
@@ -265,7 +267,7 @@ class FreshItems:
 
     @cached_property
     def _key(self) -> object:
-        """Identifies this overlay among the cached masks; a key of its number would match another store's."""
+        """The key of this overlay among cached masks; its number would also match those of another store."""
         return object()
 
     def _main_mask(self, filtering: Filter) -> Mask:
@@ -324,18 +326,18 @@ def apply_changes(fresh: FreshItems, bundle: Bundle, changes: Changes) -> FreshI
 
 
 def _with_rows(rows: NDArray[np.int64], is_in: Mapping[int, bool]) -> NDArray[np.int64]:
-    """Sorted rows with those that are in, and without those that are not."""
+    """Sorted `rows` with the keys of `is_in` that are True, and without those that are False."""
     if not is_in:
         return rows
     left = rows[~np.isin(rows, [*is_in])]
-    new = np.array(sorted(row for row, one in is_in.items() if one), dtype=np.int64)
+    new = np.array(sorted(row for row, is_new in is_in.items() if is_new), dtype=np.int64)
     return np.insert(left, np.searchsorted(left, new), new)
 
 
 def _with_added(
     fresh: FreshItems, moved: Collection[str], arrived: Sequence[Change], vectors: NDArray[np.float32]
 ) -> FreshItems:
-    """The overlay without the fresh items `moved`, and with those that `arrived` behind all others."""
+    """The overlay without the fresh items `moved`, and with the items that `arrived` behind all others."""
     gone = {item: fresh.places[item] for item in moved if item in fresh.places}
     if not gone and not arrived:
         return fresh
@@ -346,16 +348,16 @@ def _with_added(
     new = dict(enumerate(arrived, len(fresh.is_served)))
     sent = {place: Sent(change.item, change.features or b"{}") for place, change in new.items()}
     more, less = (
-        sum(item_bytes(*one, vectors.shape[1]) for one in some)
-        for some in (sent.values(), map(fresh.sent.__getitem__, left))
+        sum(item_bytes(*entry, vectors.shape[1]) for entry in entries)
+        for entries in (sent.values(), map(fresh.sent.__getitem__, left))
     )
     return replace(
         fresh,
         rows=rows,
         is_served=is_served,
-        places=fresh.places.changed({one.item: place for place, one in sent.items()}, gone),
+        places=fresh.places.changed({entry.item: place for place, entry in sent.items()}, gone),
         sent=fresh.sent.changed(sent, left),
-        added=fresh.added.changed({place: one.fields or b"{}" for place, one in new.items()}, left),
+        added=fresh.added.changed({place: change.fields or b"{}" for place, change in new.items()}, left),
         sent_size=fresh.sent_size + more - less,
         sent_held=fresh.sent_held + more,
     )
@@ -369,7 +371,7 @@ def _compacted(fresh: FreshItems) -> FreshItems:
         fresh,
         rows=GrowingArray(fresh.vectors[kept]),
         is_served=np.ones(len(kept), dtype=bool),
-        places=LayeredMap({one.item: place for place, one in sent.items()}),
+        places=LayeredMap({entry.item: place for place, entry in sent.items()}),
         sent=LayeredMap(sent),
         added=fresh.added.compacted(np.cumsum(fresh.is_served) - 1),
         replaced=fresh.replaced.compacted(),
@@ -383,14 +385,14 @@ def can_name(vocabulary: Vocabulary, item: str) -> bool:
 
 
 def catalog_time(bundle: Bundle) -> int:
-    """When the bundle's items were read, in milliseconds since 1970; building another index doesn't count."""
+    """The time when the bundle's items were read, in ms since 1970; building another index doesn't count."""
     manifest = bundle.manifest
     read = manifest.catalog_time or manifest.exported or manifest.created
     return milliseconds(read)
 
 
 def is_valid(change: Change) -> bool:
-    """Whether this service can have written a change; any other would break every answer."""
+    """Whether this service can have written a change; any other change would break every answer."""
     try:
         parts = [orjson.loads(text) for text in (change.features, change.fields) if text is not None]
     except (ValueError, TypeError):

@@ -27,18 +27,18 @@ async def in_time(call: Awaitable[Result], seconds: float) -> Result:
 
 class _Entry(NamedTuple):
     fresh: FreshItems
-    number: int  # of the last change, before the store was read
+    number: int  # the `number` of the cache before the store was read
     is_behind: bool = False
 
 
 class ItemOverlayCache:
     """Holds the overlay of every loaded bundle.
 
-    `number` is that of the last change that this worker has heard of. When it differs, the next answer reads
-    the store, so answers have each acknowledged change of all members. `watch` sees all others
-    within `POLL_SECONDS`. The store has `seconds` to answer for each page, and an answer waits `patience`
-    seconds. `was_read`: whether an overlay has been read to its end; until then withdrawn items may be
-    recommended.
+    `number` is the number of the last change that this worker has heard of. When it differs from that of an
+    overlay, the next answer reads the store, so answers have each acknowledged change of all members. `watch`
+    sees all other changes within `POLL_SECONDS`. The store has `seconds` to answer for each page, and an
+    answer waits `patience` seconds. `was_read`: whether an overlay has been read to its end; until then
+    withdrawn items may be recommended.
     """
 
     POLL_SECONDS = 1.0
@@ -59,27 +59,27 @@ class ItemOverlayCache:
         return empty_overlay(bundle) if entry is None else entry.fresh
 
     async def of(self, bundle: Bundle, again: bool = False) -> FreshItems:
-        """The overlay of a bundle, or the previous one if the store can't be read.
+        """The overlay of a bundle, or the previous overlay if the store can't be read.
 
-        Only the first call after a change reads the store, unless it is to be read `again`. Called before a
-        bundle goes live, as its item tower encodes all fresh items.
+        Only the first call after a change reads the store, unless it is to be read `again`. It is called
+        before a bundle goes live, as the bundle's item tower has to encode all fresh items.
         """
         try:
             return await self._read(bundle, again)
         except ItemsUnavailableError:
-            pass  # the entry says so
-        except Exception:  # of damage that no check expects
+            pass  # the entry is marked `is_behind`
+        except Exception:  # some damage that no check expects
             _log.exception("the item store can't be read")
         return self.last_read(bundle)
 
     async def for_answer(self, bundle: Bundle) -> tuple[FreshItems, Sequence[str]]:
         """The overlay of a bundle, and the parts that an answer misses: `items` if it may lack changes.
 
-        That is the previous overlay, where the store can't be read or takes longer than `patience`.
+        It is the previous overlay where the store can't be read or takes longer than `patience`.
         """
         entry = self._entries.get(bundle)
         if entry is None or entry.number != self.number:
-            reading = asyncio.create_task(self.of(bundle))  # the first one reads the store, the others wait
+            reading = asyncio.create_task(self.of(bundle))  # the first task reads the store, the others wait
             await asyncio.wait({reading}, timeout=self._patience)
             if not reading.done():
                 return self.last_read(bundle), ("items",)
@@ -90,9 +90,9 @@ class ItemOverlayCache:
         return entry.fresh, ("items",) if entry.is_behind else ()
 
     async def changed(self, bundle: Bundle, number: int) -> FreshItems:
-        """Read change `number`, that this process has made.
+        """Read change `number`, which this process has stored.
 
-        Raises ItemsUnavailableError if this process can't: a change is acknowledged once it is in effect.
+        Raises ItemsUnavailableError if it can't be read: a change is acknowledged once it is in effect.
         """
         self.number = max(self.number, number)
         return await self._read(bundle, again=True)
@@ -113,7 +113,7 @@ class ItemOverlayCache:
             number = self.number
             entry = self._entries.get(bundle)
             if entry is not None and entry.number == number and not again:
-                return entry.fresh  # the previous holder of the lock has read it, or has tried to
+                return entry.fresh  # the previous holder of the lock has read the store, or has tried to
             before = fresh = self.last_read(bundle)
             is_whole = False
             try:
@@ -130,7 +130,7 @@ class ItemOverlayCache:
             return fresh
 
     async def _with_next_page(self, fresh: FreshItems, bundle: Bundle) -> tuple[FreshItems, bool]:
-        """Apply one page of changes; return the overlay, and whether it has all of them."""
+        """Apply one page of changes; return the overlay, and whether it has all changes."""
         changes = await in_time(self._store.changes(fresh.number, self.PAGE), self._seconds)
         if fresh.number and changes.last < fresh.number:  # another store, or an older copy of it
             return empty_overlay(bundle), False

@@ -35,19 +35,19 @@ from turret.tower.errors import EncodingError
 Announce = Callable[[int, float], Awaitable[Late]]
 Refused = RequestError | EncodingError
 Result = TypeVar("Result")
-# Of an item's features and fields together: every process holds those of all fresh items.
+# The size limit of an item's features and fields together: every process holds them for all fresh items.
 ITEM_BYTES = 48_000
-# So many edits, of so many letters, are planned in the event loop, in a millisecond or two.
+# Up to so many edits, of so many letters, are planned in the event loop, in a millisecond or two.
 _FEW, _SHORT = 8, 8_000
-# So many are in effect at once: answers wait until an overlay has the changes that its process has heard of.
+# So many edits take effect at once: answers wait until an overlay has the changes known to its process.
 _AT_ONCE = 1_000
 
 
 class ItemEdit(NamedTuple):
-    """One change of a call: that of the call `method` of one item, with a body of `features` and `fields`.
+    """One change of a call, like the call `method` of one item, with a body of `features` and `fields`.
 
-    A PATCH that `restores` may be of a withdrawn item. Texts are read as those of the catalog. Of its columns
-    among the features, those that the item tower doesn't read are fields.
+    A PATCH that `restores` may change a withdrawn item. Texts are read as in the catalog. Columns of the
+    catalog among the features that the item tower doesn't read are fields.
     """
 
     item: str
@@ -58,9 +58,9 @@ class ItemEdit(NamedTuple):
 
 
 class Written(NamedTuple):
-    """The refusal of each edit, None where it is in effect, and the replicas that don't have the rest yet.
+    """The refusal of each edit, None for an edit in effect, and the replicas that lack edits in effect.
 
-    `warning` is that of `field_warning` and `lost_warning` on the edits in effect.
+    `warning` joins those of `lost_warning` and `field_warning` on the edits in effect.
     """
 
     refused: list[Refused | None]
@@ -68,17 +68,17 @@ class Written(NamedTuple):
     warning: str | None
 
     def shown(self) -> dict[str, Any]:
-        """The members of an answer that name who is late, and the warnings, if there are any."""
-        warnings = [one for one in (self.late.warning, self.warning) if one]
+        """The fields of a response that name late replicas, and the warnings, if there are any."""
+        warnings = [warning for warning in (self.late.warning, self.warning) if warning]
         return self.late.shown() | ({"warning": ". ".join(warnings)} if warnings else {})
 
 
 class ItemWriter:
     """Changes items for the live version.
 
-    `limit` bounds the bytes of the overlay; calls at the same time may exceed it by their own. The store has
-    `seconds` to answer. `announce` tells all members of a change, waits until they have it, for so many
-    seconds at most, and names the replicas that don't.
+    `limit` bounds the bytes of the overlay; calls at the same time may exceed it by their bytes. The store
+    has `seconds` to answer. `announce` tells all members of a change, waits until they have it, for so many
+    seconds at most, and names the replicas that don't have it.
     """
 
     def __init__(
@@ -93,25 +93,25 @@ class ItemWriter:
     async def write(self, bundle: Bundle, edits: Sequence[ItemEdit]) -> Written:
         """Store the edits that are not refused, which are in every answer that begins after this returns.
 
-        They are applied in their order, and a change in part loses no other that is made at the same time.
-        Raises ItemsUnavailableError, after which any of them may be stored.
+        Edits are applied in their order, and a PATCH loses no other change that is made at the same time.
+        Raises ItemsUnavailableError, after which any of the edits may be stored.
         """
         refused: list[Refused | None] = []
         lost: dict[str, str] = {}
         late = Late([], [])
         edits = await _in_thread_unless(
-            _is_short(edits), lambda: [_as_cataloged(bundle, one) for one in edits]
+            _is_short(edits), lambda: [_as_cataloged(bundle, edit) for edit in edits]
         )
         for first in range(0, len(edits), _AT_ONCE):
-            number, found = await self._store_all(bundle, edits[first : first + _AT_ONCE], lost)
-            refused += found
+            number, errors = await self._store_all(bundle, edits[first : first + _AT_ONCE], lost)
+            refused += errors
             if number:
                 await self._overlay.changed(bundle, number)
                 # Replicas that were behind before have these changes, or are behind still.
                 late = await self._announce(number, self._seconds)
-        made = [edit.fields for edit, error in zip(edits, refused, strict=True) if not error and edit.fields]
-        unknown = await _in_thread_unless(_is_short(edits), partial(field_warning, bundle, made))
-        warnings = [one for one in (lost_warning(lost), unknown) if one]
+        new = [edit.fields for edit, error in zip(edits, refused, strict=True) if not error and edit.fields]
+        unknown = await _in_thread_unless(_is_short(edits), partial(field_warning, bundle, new))
+        warnings = [warning for warning in (lost_warning(lost), unknown) if warning]
         return Written(refused, late, ". ".join(warnings) or None)
 
     async def _store_all(
@@ -123,15 +123,15 @@ class ItemWriter:
         """
         refused: dict[int, Refused] = {}
         waiting, number = [*range(len(edits))], 0
-        while waiting:  # each turn but the first follows changes of the same items by somebody else
-            asked = [edits[place] for place in waiting]
+        while waiting:  # each turn but the first follows changes of the same items by another caller
+            batch = [edits[place] for place in waiting]
             fresh = await self._overlay.of(bundle)
-            plan = _Plan(bundle, fresh, self._limit, asked)
-            # Of which the overlay may lack the last change, or the content of a withdrawn item.
-            items = list({edit.item for edit in asked if edit.method != "PUT" or not fresh.serves(edit.item)})
+            plan = _Plan(bundle, fresh, self._limit, batch)
+            # The overlay may lack the last changes of these items, and the content of withdrawn items.
+            items = list({edit.item for edit in batch if edit.method != "PUT" or not fresh.serves(edit.item)})
             last = await in_time(self._store.last(items), self._seconds) if items else []
             known = dict(zip(items, last, strict=True))
-            changes = await _in_thread_unless(_is_short(asked), partial(plan.changes, known))
+            changes = await _in_thread_unless(_is_short(batch), partial(plan.changes, known))
             refused |= {waiting[place]: error for place, error in plan.refused.items()}
             lost |= plan.lost
             numbers = await in_time(self._store.change(changes), self._seconds) if changes else []
@@ -142,7 +142,7 @@ class ItemWriter:
 
 
 class _Content(NamedTuple):
-    """An item's features and fields as JSON objects; those that it had, if it is withdrawn."""
+    """An item's features and fields as JSON objects; a withdrawn item has those from before."""
 
     features: bytes = b"{}"
     fields: bytes = b"{}"
@@ -156,7 +156,7 @@ class _Content(NamedTuple):
 
     @classmethod
     def of(cls, change: Change) -> "_Content | None":
-        """Read a change of a store; None for one that this service can't have written."""
+        """Read a change of a store; None for a change that this service can't have written."""
         if not is_valid(change):
             return None
         if change.features is not None:
@@ -172,7 +172,7 @@ _GONE = _Content(is_withdrawn=True)
 
 
 class _Plan:
-    """The changes that edits of a bundle with its overlay become.
+    """Makes changes from the edits to a bundle with its overlay.
 
     `limit` bounds the bytes of the overlay; `refused` has the errors by the places of edits, and `lost` the
     `lost_fields` of withdrawn items that are put.
@@ -186,9 +186,9 @@ class _Plan:
         self.lost: dict[str, str] = {}
 
     def changes(self, last: Mapping[str, Change | None]) -> list[NewChange]:
-        """The changes to store, one of each item: the outcome of its edits in their order.
+        """The changes to store, one for each item: the outcome of its edits in their order.
 
-        `last` has the last changes of the items that edits ask the store for.
+        `last` has the last changes of the items that were read from the store.
         """
         self._check_features([place for place, edit in enumerate(self._edits) if edit.method != "DELETE"])
         contents: dict[str, _Content] = {}
@@ -212,7 +212,7 @@ class _Plan:
         ]
 
     def _edited(self, edit: ItemEdit, content: _Content | None, last: Change | None) -> _Content:
-        """An item's content after an edit; `content` is that after earlier ones. Raises RequestError."""
+        """An item's content after an edit; `content` is that after earlier edits. Raises RequestError."""
         item, version = edit.item, self._bundle.manifest.version
         if not 1 <= len(item) <= ID_LENGTH or not can_name(self._bundle.vocabulary, item):
             if edit.method != "PUT":
@@ -249,10 +249,10 @@ class _Plan:
         return _Content(*new)
 
     def _present(self, item: str, last: Change | None) -> _Content | None:
-        """The content that a change in part begins with, also of a withdrawn item; None for an unknown one.
+        """The content that a PATCH begins with, also of a withdrawn item; None for an unknown item.
 
-        The features of an item that was never put are those among its fields that the item tower reads, for
-        versions that don't have the item.
+        The features of an item that was never put are those fields that the item tower reads; versions that
+        don't have the item need them.
         """
         row, encoder = self._bundle.vocabulary.row(item), self._bundle.item_encoder
         of_bundle = None if row is None else self._bundle.catalog.json_of(row)
@@ -270,7 +270,7 @@ class _Plan:
             self.lost[item] = names
 
     def _take(self, item: str, before: _Content | None, new: _Content) -> None:
-        """Count the bytes of an item. Raises ConflictError where an overlay with more has no room."""
+        """Count the bytes of an item. Raises ConflictError where the overlay has no room for more bytes."""
         more = self._bytes(item, new) - self._bytes(item, before or self._held(item))
         if more > 0 and self._taken + more > self._limit:
             taken = f"{self._taken / 1e6:.4g} MB of the {self._limit / 1e6:.4g} MB of TURRET_OVERLAY_BYTES"
@@ -318,7 +318,7 @@ async def _in_thread_unless(is_short: bool, call: Callable[[], Result]) -> Resul
 
 
 def _as_cataloged(bundle: Bundle, edit: ItemEdit) -> ItemEdit:
-    """The edit with texts as in the catalog, whose columns are fields unless the item tower reads them."""
+    """The edit with texts as in the catalog; catalog columns that the item tower doesn't read are fields."""
     if not bundle.manifest.keeps_html:
         edit = _without_markup(edit)
     encoder, kinds = bundle.item_encoder, bundle.catalog.kinds
@@ -337,9 +337,13 @@ def _as_cataloged(bundle: Bundle, edit: ItemEdit) -> ItemEdit:
 
 
 def _shown(bundle: Bundle, features: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of an item that is put without any: its features but vectors, which nobody reads there."""
+    """The fields of an item that is put without fields: its features but vectors, which people don't read."""
     encoder = bundle.item_encoder
-    hidden = {one.name for one in encoder.features if one.of.reading == "vectors"} if encoder else set()
+    hidden = (
+        {feature.name for feature in encoder.features if feature.of.reading == "vectors"}
+        if encoder
+        else set()
+    )
     return {name: value for name, value in features.items() if name not in hidden}
 
 

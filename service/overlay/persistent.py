@@ -1,4 +1,4 @@
-"""Immutable maps and arrays of which a changed copy costs in proportion to the change."""
+"""Immutable maps and arrays; the cost of a changed copy is proportional to the change."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 K = TypeVar("K")
 V = TypeVar("V")
-# A layer of up to so many times the entries of a newer one merges with it: a look-up reads log4(n) layers.
+# A layer of up to so many times the size of a newer layer merges with it: a look-up reads log4(n) layers.
 _RATIO = 4
 _ABSENT: Any = object()
 
@@ -23,22 +23,22 @@ class LayeredMap(Mapping[K, V]):
     def changed(self, changes: Mapping[K, V], removed: Iterable[K] = ()) -> "LayeredMap[K, V]":
         """This map with `changes`, and without the keys `removed` that are not among them."""
         layer: dict[K, V | None] = {**dict.fromkeys(removed), **changes}
-        made: LayeredMap[K, V] = LayeredMap()
-        made._count = self._count + sum((layer[key] is not None) - (key in self) for key in layer)
+        copy: LayeredMap[K, V] = LayeredMap()
+        copy._count = self._count + sum((layer[key] is not None) - (key in self) for key in layer)
         layers = [*self._layers]
         while layers and len(layers[-1]) <= _RATIO * len(layer):
             layer = {**layers.pop(), **layer}
         if not layers:
             layer = {key: value for key, value in layer.items() if value is not None}
-        made._layers = (*layers, layer)
-        return made
+        copy._layers = (*layers, layer)
+        return copy
 
     def keys_since(self, earlier: "LayeredMap[K, V]") -> set[K]:
-        """Keys that may have another value than in an earlier map; all that have one are among them."""
+        """Keys whose value may differ from an earlier map; all keys whose value differs are among them."""
         layers, others = self._layers, earlier._layers
         pairs = zip(layers, others, strict=False)
         shared = next(
-            (n for n, (own, other) in enumerate(pairs) if own is not other), min(len(layers), len(others))
+            (n for n, (layer, other) in enumerate(pairs) if layer is not other), min(len(layers), len(others))
         )
         return {key for layer in layers[shared:] + others[shared:] for key in layer}
 
@@ -54,8 +54,8 @@ class LayeredMap(Mapping[K, V]):
         value = self.get(key)
         if value is None:
             raise KeyError(key)
-        found: V = value
-        return found
+        present: V = value
+        return present
 
     def __contains__(self, key: object) -> bool:
         return self.get(key) is not None  # type: ignore[arg-type]
@@ -87,6 +87,6 @@ class GrowingArray:
         else:
             self._has_longer = True
         buffer[len(self.values) : count] = more
-        made = GrowingArray(buffer[:count])
-        made._buffer = buffer
-        return made
+        longer = GrowingArray(buffer[:count])
+        longer._buffer = buffer
+        return longer

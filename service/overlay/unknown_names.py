@@ -1,6 +1,7 @@
-"""Warnings of fields, values and items that the live version has nowhere; most of them are misspelt.
+"""Warnings about fields, values and items that the live version has nowhere; most of them are misspelt.
 
-They are not refused: a field may be new, and an item be one of another version. And of fields that are lost.
+They are not refused: a field may be new, and an item may belong to another version. Another warning names
+the fields that an item loses when it is put again.
 """
 
 from collections import Counter
@@ -15,7 +16,7 @@ from turret.service.overlay.fresh import FreshItems
 from turret.tower.bundle.bundle import Bundle
 
 Name = TypeVar("Name")
-_MOST = 3  # of the names in a warning
+_MOST = 3  # names in a warning
 _REPR = Repr()
 _REPR.maxstring = 60
 _KINDS: dict[type, str] = {NoneType: "none", bool: "boolean", str: "text", int: "number", float: "number"}
@@ -23,10 +24,10 @@ _VALUES = {"boolean": "true or false", "text": "a text", "number": "a number", "
 
 
 def field_warning(bundle: Bundle, changes: Sequence[Mapping[str, Any]]) -> str | None:
-    """Sentences on fields that no item of the catalog has, or only with values of other types.
+    """Sentences on fields that no item of the catalog has, or has only with values of other types.
 
-    A feature of the item tower is no misspelt field. `changes` has the fields of each change. The catalog and
-    the tower alone decide, so that a call that is repeated has the same warning again.
+    A feature of the item tower is no misspelt field. `changes` has the fields of each change. The warning
+    depends on the catalog and the tower alone, so that a repeated call has the same warning again.
     """
     kinds, version, encoder = bundle.catalog.kinds, bundle.manifest.version, bundle.item_encoder
     unknown, odd = Counter[str](), Counter[tuple[str, str]]()
@@ -46,7 +47,7 @@ def field_warning(bundle: Bundle, changes: Sequence[Mapping[str, Any]]) -> str |
         )
     if odd:
         named = _first(
-            odd, lambda one: f"{_VALUES[one[1]]} as {_REPR.repr(one[0])} ({kinds[one[0]]}){share(odd[one])}"
+            odd, lambda key: f"{_VALUES[key[1]]} as {_REPR.repr(key[0])} ({kinds[key[0]]}){share(odd[key])}"
         )
         sentences.append(
             f"no item of version {version} has {named}; filters compare values of one type, send that"
@@ -55,12 +56,12 @@ def field_warning(bundle: Bundle, changes: Sequence[Mapping[str, Any]]) -> str |
 
 
 def _other_kinds(value: Any, kind: str) -> set[str]:
-    """The kinds of a value, or of those of a list, that no value of a field of the catalog has."""
+    """The kinds of a value, or of a list's values, that no value of a catalog field of `kind` has."""
     if kind in ("mixed", "none"):
         return set()
     # A set of types, as a list may have very many values.
     types = {*map(type, value)} if isinstance(value, list) else {type(value)}
-    return {_KINDS.get(one, "mixed") for one in types} - {"none", kind.removesuffix("s")}
+    return {_KINDS.get(value_type, "mixed") for value_type in types} - {"none", kind.removesuffix("s")}
 
 
 def _first(names: Collection[Name], shown: Callable[[Name], str]) -> str:
@@ -69,12 +70,12 @@ def _first(names: Collection[Name], shown: Callable[[Name], str]) -> str:
 
 
 def lost_fields(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """The names of the fields that an item had and has no longer, shortened; empty without any."""
+    """The names of the fields that an item had and has no longer, shortened; empty if there are none."""
     return _first([name for name in before if name not in after], _REPR.repr)
 
 
 def lost_warning(lost: Mapping[str, str]) -> str | None:
-    """A sentence on items that were withdrawn and put, by their `lost_fields`."""
+    """A sentence on withdrawn items that were put; `lost` has their `lost_fields` by id."""
     if not lost:
         return None
     named = _first(lost, lambda item: f"{_REPR.repr(item)} ({lost[item]})")

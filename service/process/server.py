@@ -26,17 +26,17 @@ from turret.service.stores.sqlite.shared import open_records
 from turret.service.versions.folder import first_record
 from turret.service.versions.gate_process import end_with_parent
 
-# The supervisor's orders: answer at /readyz that no more requests should come; and finish those under way.
+# The supervisor's orders: answer at /readyz that no more requests should come; finish requests under way.
 DRAIN, FINISH = signal.SIGUSR1, signal.SIGUSR2
 _TICKS = 10  # of uvicorn in a second
 _SWITCH_SECONDS = 0.0005
 _LINE_BYTES = 4_000  # written at once
-# Of a process, which can't read a key file, open a version or answer a probe without a descriptor that is not
-# for connections.
+# The connections of a process, and the files beside them: without a descriptor that is not for connections, a
+# process can't read a key file, open a version or answer a probe.
 _MAX_CONNECTIONS, _MIN_CONNECTIONS, _RESERVED_FILES = 4_096, 16, 256
 UNREAD_SECONDS = 30.0
-# Sockets of a worker for each address. uvloop accepts one connection of a socket in a turn of its loop: by
-# one socket, a crowd of 320 that connects at once holds the next client for 320 turns.
+# Sockets of a worker for each address. uvloop accepts one connection of a socket in a turn of its loop: with
+# one socket, 320 clients that connect at once hold the next client for 320 turns.
 LISTENERS = 8
 
 
@@ -51,8 +51,8 @@ def config_of(settings: Settings, app: Application) -> uvicorn.Config:
         # The guard closes connections beyond the limit; uvicorn lets them be, and refuses all requests.
         limit_concurrency=None if settings.guard else limit,
         ws="none",
-        log_config=None,  # its lines go through our handlers
-        log_level="error",  # its warnings are about bad requests: any client could fill the log
+        log_config=None,  # uvicorn's lines go through our handlers
+        log_level="error",  # uvicorn's warnings are about bad requests: any client could fill the log
         access_log=False,
         server_header=False,
         proxy_headers=settings.trusted_proxies is not None,
@@ -65,7 +65,7 @@ def config_of(settings: Settings, app: Application) -> uvicorn.Config:
 def connection_limit() -> int:
     """Raise the descriptor limit of this process to the hard limit; return the connections that it allows.
 
-    Raises ServiceError where it allows almost none.
+    Raises ServiceError where the limit allows almost none.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):  # macOS has a lower limit beside an infinite one
@@ -82,7 +82,7 @@ def connection_limit() -> int:
 
 
 def reserve(host: str, port: int, option: str = "port") -> socket.socket:
-    """Bind an address that `share` may then bind too; port 0 chooses a free one. Raises ServiceError.
+    """Bind an address that `share` may then bind too; port 0 chooses a free port. Raises ServiceError.
 
     The socket never listens. Its options change once it is bound, or two services could have one port
     unnoticed.
@@ -101,9 +101,9 @@ def reserve(host: str, port: int, option: str = "port") -> socket.socket:
 
 
 def share(reserved: socket.socket, unread_seconds: float = UNREAD_SECONDS) -> socket.socket:
-    """Bind the address of `reserved` for a worker: the kernel spreads connections over those that listen.
+    """Bind the address of `reserved` for a worker: the kernel spreads connections over sockets that listen.
 
-    It also ends those whose client takes nothing for `unread_seconds` (Linux only).
+    It also ends connections whose client takes nothing for `unread_seconds` (Linux only).
     """
     bound = _bind(reserved.family, reserved.getsockname(), is_shared=True)
     if sys.platform == "linux":  # a connection inherits the option
@@ -113,7 +113,7 @@ def share(reserved: socket.socket, unread_seconds: float = UNREAD_SECONDS) -> so
 
 def listeners(reserved: Sequence[socket.socket]) -> list[socket.socket]:
     """Bind the sockets of a worker, `LISTENERS` for each address."""
-    return [share(one) for one in reserved for _ in range(LISTENERS)]
+    return [share(address) for address in reserved for _ in range(LISTENERS)]
 
 
 def _bind(family: int, address: tuple[object, ...], is_shared: bool) -> socket.socket:
@@ -182,7 +182,7 @@ def _serve(settings: Settings, context: WorkerContext, pipe: int, reserved: Sequ
     server = Server(config_of(settings, app), app.state.components, pipe)
     signal.signal(DRAIN, server.drain)
     signal.signal(FINISH, server.finish)
-    # Those that came before: the supervisor blocks them in all its children.
+    # Orders may have come before: the supervisor blocks their signals in all its children.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (DRAIN, FINISH))
     server.run(sockets=listeners(reserved))
 

@@ -30,7 +30,7 @@ from turret.tower.format.listing import remove_stale_dirs
 
 SPARE_SECONDS = 5.0  # after the drain time, until workers that still run are killed
 _RESTART_SECONDS = 1.0  # from one start of a worker to the next
-_MAX_FAILURES = 5  # starts of a worker in a row
+_MAX_FAILURES = 5  # failed starts of a worker in a row
 _HUNG_SECONDS = 15.0
 # A start reads and compares the files of a version, as the gate does, but in all workers at once.
 _START_GATES = 3
@@ -42,7 +42,7 @@ class Order(IntEnum):
     """The steps of a service to its end."""
 
     SERVE = 0
-    DRAIN = 1  # report at /readyz that no more requests should come, and answer those that do
+    DRAIN = 1  # report at /readyz that no more requests should come, and answer requests that do
     FINISH = 2  # accept no connections, finish running requests, exit
     KILL = 3
 
@@ -51,7 +51,7 @@ _SIGNALS = {Order.DRAIN: DRAIN, Order.FINISH: FINISH, Order.KILL: signal.SIGKILL
 
 
 class Shutdown:
-    """The order that is due: the next one at each signal, and when the time of one is over.
+    """The order that is due: the next order follows at each signal, and when the time of an order is over.
 
     SIGTERM begins with draining for `drain_delay` seconds, SIGINT with finishing.
     """
@@ -86,7 +86,7 @@ class _Worker:
     pid: int = 0
     started: float = -math.inf
     is_ready: bool = False
-    silence: float = 0.0  # seconds since it was heard
+    silence: float = 0.0  # seconds since the worker was heard
     failures: int = 0  # starts in a row that failed
     reason: str = ""
 
@@ -104,7 +104,7 @@ class Supervisor:
         self._context = WorkerContext(supervisor=os.getpid())
         self._reserved: list[socket.socket] = []
         self._workers = [_Worker(number) for number in range(settings.workers)]
-        self._pipe, self._writing = os.pipe()  # of all workers
+        self._pipe, self._writing = os.pipe()  # shared by all workers
         self._signals: list[int] = []
         self._shutdown = Shutdown(settings)
         self._sent = Order.SERVE
@@ -155,14 +155,14 @@ class Supervisor:
         if settings.admin_port is not None:
             self._reserved.append(reserve(settings.admin_host, settings.admin_port, "--admin-port"))
             context.admin_port = self._reserved[1].getsockname()[1]
-            if context.admin_port == port:  # of another address: a request is told by the number
+            if context.admin_port == port:  # of another address: only the number tells requests apart
                 raise ServiceError(
                     f"--port and --admin-port are both {port}; choose another --admin-port, or `same`"
                 )
 
     def _step(self) -> None:
         now = time.monotonic()
-        # While this process itself was stopped, its workers may have been too.
+        # While this process itself was stopped, its workers may have been stopped too.
         elapsed, self._stepped = min(now - self._stepped, 1.0), now
         for worker in self._workers:
             worker.silence += elapsed
@@ -195,7 +195,7 @@ class Supervisor:
         workers = {str(worker.pid): worker for worker in self._workers}
         for line in os.read(self._pipe, 65_536).decode(errors="replace").splitlines():
             pid, word, text = (*line.split(" ", 2), "", "")[:3]
-            if (worker := workers.get(pid)) is None:  # of one that has ended
+            if (worker := workers.get(pid)) is None:  # the worker has ended
                 continue
             worker.silence = 0.0
             if word == "ready":
@@ -232,7 +232,7 @@ class Supervisor:
                 _log.error("worker %d: %s", worker.number, reason)
 
     def _restart(self, worker: _Worker, reason: str) -> None:
-        """Have a worker started again. Raises ServiceError if that failed repeatedly, and none is ready."""
+        """Have a worker started again. Raises ServiceError if starts failed repeatedly, and none is ready."""
         worker.failures += not worker.is_ready
         others = any(other.is_ready and other.pid for other in self._workers)
         if worker.failures >= _MAX_FAILURES and not others:

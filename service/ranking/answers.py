@@ -1,4 +1,4 @@
-"""The answer to a query: its JSON, and what the observation of the service counts of it."""
+"""The answer to a query: its JSON, and its record for the observation of the service."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ Answer = dict[str, Any]  # serialised later; its items are JSON already
 
 
 def record_of(query: Query, ranking: Ranking, fresh: FreshItems) -> AnswerRecord:
-    """What is counted of an answer."""
+    """The record of an answer for metrics, recall and drift."""
     rows, scores, plan = ranking
     source = "popular" if plan.kind == "popularity" else "towers"
     if len(fresh) and len(rows) and rows.max() >= fresh.first_row:
@@ -25,16 +25,16 @@ def record_of(query: Query, ranking: Ranking, fresh: FreshItems) -> AnswerRecord
     vector = query.vector if query.is_plain and query.only is None else None
     allowed = None if query.allowed is None else query.allowed.mask
     k, left_out = query.request.k, query.left_out
-    if query.bonus is not None:  # recall is that of the index, which finds the other items alone
-        found = ~np.isin(rows, query.bonus.rows)
-        rows, scores, k = rows[found], scores[found], int(found.sum())
+    if query.bonus is not None:  # recall measures the index, which finds the other items alone
+        by_index = ~np.isin(rows, query.bonus.rows)
+        rows, scores, k = rows[by_index], scores[by_index], int(by_index.sum())
         left_out = np.concatenate([left_out, query.bonus.rows])
     known, unknown = len(query.rows), len(query.unknown)
     return AnswerRecord(source, k, known, unknown, vector, left_out, allowed, rows, scores)
 
 
 def answer_of(query: Query, ranking: Ranking, view: ItemView) -> Answer:
-    """The answer, with the items of a ranking; a full one in the order of the scores has a cursor."""
+    """The answer, with the items of a ranking; a full answer in the order of the scores has a cursor."""
     request, kind = query.request, ranking.plan.kind
     manifest = view.bundle.manifest
     items = _items_json(view, ranking, "popular" if kind == "popularity" else "towers")
@@ -49,7 +49,7 @@ def answer_of(query: Query, ranking: Ranking, view: ItemView) -> Answer:
     if "exhausted" not in answer and request.is_in_order:
         shown = len(ranking.rows) + (query.after.shown if query.after else 0)
         last = float(ranking.scores[-1]), int(ranking.rows[-1])
-        # Without the time, equal requests have equal answers.
+        # Without the time in their cursors, equal requests have equal answers.
         is_timed = manifest.uses_times or (manifest.kinds and query.history_times is not None)
         until = query.until if query.is_stored or is_timed else 0
         answer["cursor"] = Cursor(manifest.version, until, shown, *last, request.among).text()
@@ -57,7 +57,7 @@ def answer_of(query: Query, ranking: Ranking, view: ItemView) -> Answer:
 
 
 def _items_json(view: ItemView, ranking: Ranking, source: str) -> bytes:
-    """The items of an answer as JSON; `source` is that of items that are not fresh.
+    """The items of an answer as JSON; `source` is the source of items that are not fresh.
 
     The catalog has the items as JSON already, so nothing is parsed or serialised.
     """

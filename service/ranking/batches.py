@@ -1,4 +1,4 @@
-"""From queries to the answers of one version, stage by stage, together if they arrive together."""
+"""Answers queries by one version, stage by stage; queries that arrive together are answered together."""
 
 import asyncio
 import time
@@ -116,7 +116,8 @@ class MicroBatcher:
     def _run_batch(self, is_first: bool = False) -> None:
         """Answer the queries that share a version with the first; the others go into the next batch.
 
-        If several wait for the first batch, it begins after those that arrived while these were being read.
+        If several queries wait for the first batch, it begins one turn of the loop later, with the queries
+        that arrived while these were being read.
         """
         loop = asyncio.get_running_loop()
         if is_first and len(self._waiting) > 1:
@@ -143,12 +144,12 @@ class MicroBatcher:
         try:
             queries = [entry.query for entry in batch]
             answers = recommend_timed(model, batch[0].fresh, queries, stages, records)
-            self._record(model.bundle, records)  # inside: every caller gets an answer or an error
+            self._record(model.bundle, records)  # inside of `try`: every caller gets an answer or an error
         except Exception as error:
             if len(batch) == 1:
                 batch[0].answer.set_exception(error)
                 return
-            for entry in batch:  # the error is that of one of them
+            for entry in batch:  # one of the queries has caused the error
                 self._answer([entry])
             return
         shares = {stage: seconds / len(batch) for stage, seconds in stages.items()}

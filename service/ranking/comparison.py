@@ -1,4 +1,4 @@
-"""A version compared with the live one: it is the candidate of the routes, open in every worker."""
+"""Compares a version with the live version; the routes have it as candidate, open in every worker."""
 
 import asyncio
 import os
@@ -31,7 +31,7 @@ from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.golden import load_golden
 from turret.tower.errors import BundleError, EncodingError
 
-SCAN_SECONDS, RANKING_SECONDS = 5.0, 20.0  # of an overlap
+SCAN_SECONDS, RANKING_SECONDS = 5.0, 20.0  # limits of one measurement of an overlap
 _LATEST = 2**62  # ms since 1970: later than any stored event
 _TENTHS = 10
 Result = TypeVar("Result")
@@ -49,8 +49,10 @@ class Side(NamedTuple):
 
         Raises RequestError or EncodingError, whose message names the version.
         """
-        own, others = ({one.name for one in side.model.bundle.user_features} for side in (self, other))
-        features = {name: value for name, value in query.request.features.items() if name not in others - own}
+        read, others = ({each.name for each in side.model.bundle.user_features} for side in (self, other))
+        features = {
+            name: value for name, value in query.request.features.items() if name not in others - read
+        }
         query = replace(query, request=query.request.model_copy(update={"features": features}))
         try:
             (answer,) = recommend(self.model, self.fresh, [query])
@@ -81,14 +83,14 @@ class Comparison:
         self._overlay = overlay
         self._queries = queries
         self._histories = histories
-        self._thread = ThreadPoolExecutor(1, "comparison", os.nice, (10,))  # Linux: of this thread alone
+        self._thread = ThreadPoolExecutor(1, "comparison", os.nice, (10,))  # Linux: only this thread is nice
 
     async def open(self, version: str) -> dict[str, Any]:
         """Open a version in every worker, in place of any other, and describe the comparison.
 
         Opening it again renews its time. Raises NotFoundError for an unknown version, ConflictError for the
-        live one and for one that can't be opened, and UnavailableError without a live version or while
-        another activation is in progress.
+        live version and for a version that can't be opened, and UnavailableError without a live version or
+        while another activation is in progress.
         """
         if version == self._model_holder.live.version:
             message = f"version {version} is live now; compare another one of GET /v1/versions with it"
@@ -97,7 +99,7 @@ class Comparison:
         return self.state(version)
 
     def state(self, version: str | None = None) -> dict[str, Any]:
-        """Describe the comparison; with a `version`, as if there were none unless it is of that one."""
+        """Describe the comparison; with a `version`, only a comparison of that version counts."""
         live, candidate = self._model_holder.version, self._model_holder.traffic.routes.candidate
         if candidate is None or version not in (None, candidate.version):
             return {"version": None, "live": live}
@@ -109,7 +111,7 @@ class Comparison:
         }
 
     async def end(self, version: str | None) -> dict[str, Any]:
-        """End the comparison; with a `version`, only if it is of that one. Raises as `open`."""
+        """End the comparison; with a `version`, only a comparison of that version. Raises as `open`."""
         if self.state(version)["version"] is not None:
             await self._compare(None)
         return self.state()
@@ -136,13 +138,15 @@ class Comparison:
             queries = await self._run(_recorded_queries, live.model.bundle, k, now)
         loop = asyncio.get_running_loop()
         end, pairs = loop.time() + RANKING_SECONDS, list[tuple[list[Id], list[Id]]]()
-        for query in queries:  # each by a call of its own, so that other calls run in between
+        for query in queries:  # each query in a separate call, so that other calls run in between
             if not pairs or loop.time() < end:
                 pairs.append(await self._run(_both_ids, live, other, query))
         overlaps = [overlap_between(*pair) for pair in pairs]
-        # 1 belongs to the last tenth.
+        # An overlap of 1 belongs to the last tenth.
         tenths = [min(int(overlap * _TENTHS + 1e-9), _TENTHS - 1) for overlap in overlaps]
-        changed_first = sum(list(map(str, one[:1])) != list(map(str, two[:1])) for one, two in pairs)
+        changed_first = sum(
+            list(map(str, live_ids[:1])) != list(map(str, other_ids[:1])) for live_ids, other_ids in pairs
+        )
         return {
             "version": other.model.version,
             "live": live.model.version,
@@ -160,7 +164,7 @@ class Comparison:
     async def _sides(self, version: str | None) -> list[Side]:
         """The live version and the candidate; a `version` that isn't the candidate is opened first.
 
-        Raises ConflictError if none is open, NotReadyError if this worker is late, and as `open`.
+        Raises ConflictError if no version is open, NotReadyError if this worker is late, and as `open`.
         """
         candidate = self._model_holder.traffic.candidate
         if version is not None and (candidate is None or candidate.version != version):
@@ -218,14 +222,14 @@ def _side_by_side(live: Side, other: Side, query: Query) -> dict[str, Any]:
 
 
 def _both_ids(live: Side, other: Side, query: Query) -> tuple[list[Id], list[Id]]:
-    """The ids of both answers; none of a version that can't encode the query."""
-    found: list[list[Id]] = []
+    """The ids of both answers; no ids for a version that can't encode the query."""
+    answers: list[list[Id]] = []
     for side, beside in ((live, other), (other, live)):
         try:
-            found.append(ids_of(side.answer(query, beside)))
+            answers.append(ids_of(side.answer(query, beside)))
         except (RequestError, EncodingError):
-            found.append([])
-    return found[0], found[1]
+            answers.append([])
+    return answers[0], answers[1]
 
 
 def _recorded_queries(bundle: Bundle, k: int, now: int) -> list[Query]:
@@ -236,13 +240,13 @@ def _recorded_queries(bundle: Bundle, k: int, now: int) -> list[Query]:
         message = f"no user is stored, and the recorded queries can't be read: {error}; store events first"
         raise ConflictError("version", bundle.manifest.version, message) from None
     queries = []
-    for one in recorded:
-        times = [round(1000 * time) for time in one.history_times or ()] or None
-        at = None if one.at is None else round(1000 * one.at)
+    for golden in recorded:
+        times = [round(1000 * time) for time in golden.history_times or ()] or None
+        at = None if golden.at is None else round(1000 * golden.at)
         request = RecommendRequest.model_construct(
-            history=list(one.history), history_times=times, at=at, k=k, features=one.features
+            history=list(golden.history), history_times=times, at=at, k=k, features=golden.features
         )
         query = make_query(request, NO_HISTORY, (), now)
-        query.history_kinds = one.history_kinds or ()
+        query.history_kinds = golden.history_kinds or ()
         queries.append(query)
     return queries

@@ -27,7 +27,7 @@ _DAY = 86_400.0
 def explain(view: ItemView, query: Query, ranking: Ranking, shorter: Mapping[int, Query]) -> dict[str, Any]:
     """Describe the plan and, for an answer of the towers, the score of each item.
 
-    `shorter` has the query of each history without one item, by its row, with their vectors and bonuses.
+    `shorter` has the queries whose history lacks one item, by its row, with their vectors and bonuses.
     `pulled_by` lists the history items whose removal, one at a time, lowers the item's score most, with the
     change (leave-one-out). `matched` lists the words (each as "=word") and letter trigrams that the item's
     texts share with a query. `uses` says how often and when the history has the item itself.
@@ -44,27 +44,27 @@ def explain(view: ItemView, query: Query, ranking: Ranking, shorter: Mapping[int
                 item["uses"] = uses
         if isinstance(text := query.request.features.get(QUERY), str):
             matched = _matched(view, text, ranking.rows.tolist())
-            for own, item in zip(matched, explanation["items"], strict=True):
-                item["matched"] = own
+            for parts, item in zip(matched, explanation["items"], strict=True):
+                item["matched"] = parts
     return explanation
 
 
 def _matched(view: ItemView, query: str, rows: Sequence[int]) -> Iterator[list[str]]:
     """The parts of a query that the texts of each item have too, words first, then trigrams."""
     encoder = view.bundle.item_encoder
-    texts = [one for one in (encoder.features if encoder else ()) if one.kind == "text"]
-    words = any(one.words for one in texts)
-    asked = sorted(dict.fromkeys(grams(query, words)), key=lambda gram: not gram.startswith("="))
+    texts = [feature for feature in (encoder.features if encoder else ()) if feature.kind == "text"]
+    words = any(text.words for text in texts)
+    parts = sorted(dict.fromkeys(grams(query, words)), key=lambda gram: not gram.startswith("="))
     for row in rows:
         fields = view.fields(row)
-        found = {gram for one in texts for gram in grams(str(fields.get(one.name) or ""), words)}
-        yield [gram for gram in asked if gram in found][:MATCHED]
+        present = {gram for text in texts for gram in grams(str(fields.get(text.name) or ""), words)}
+        yield [gram for gram in parts if gram in present][:MATCHED]
 
 
 def _uses(view: ItemView, uses: Events, row: int) -> dict[str, Any] | None:
-    """How often the history has an item, by kinds too, the mean days between, and since; None if never.
+    """The number of an item's events, also by kind, the mean days between them and since; None without any.
 
-    The days are those of target kinds, where the item has some.
+    The days are those of events of target kinds, where the item has some.
     """
     at = np.flatnonzero(uses.rows == row)
     if not len(at):
@@ -82,10 +82,10 @@ def _uses(view: ItemView, uses: Events, row: int) -> dict[str, Any] | None:
 
 
 def _parts(view: ItemView, query: Query, row: int) -> dict[str, float | bool]:
-    """The inner product with the item's vector [D], the temperature, and what applies of the others.
+    """The inner product with the item's vector [D], the temperature, and the other parts that apply.
 
-    These are the item's bias, and of an item of the history the score by the towers and its gain by a repeat
-    term.
+    The other parts are the item's bias, and for an item of the history its score by the towers and its gain
+    by a repeat term.
     """
     scoring, user, (item,) = view.bundle.manifest.scoring, query.vector, view.vectors(np.array([row]))
     assert user is not None
@@ -105,9 +105,9 @@ def _parts(view: ItemView, query: Query, row: int) -> dict[str, float | bool]:
 
 
 def without_each(query: Query) -> dict[int, Query]:
-    """The query without the events of one item, for each of the newest items of its history, by their rows.
+    """The query without the events of one item, for each of the newest items of its history, by row.
 
-    Empty without a second item: the rest would be answered by popularity, whose scores are counts.
+    Empty for fewer than two items: the rest would be answered by popularity, whose scores are counts.
     """
     newest = dict.fromkeys(reversed(query.rows.tolist()))
     return {row: _without(query, row) for row in islice(newest, REMOVED)} if len(newest) > 1 else {}
@@ -136,12 +136,12 @@ def _pulls(
         scores_of, view.bundle.manifest.scoring, rows=ranking.rows, vectors=view.vectors(ranking.rows)
     )
     removed = list(shorter)
-    changes = score(query) - np.array([score(one) for one in shorter.values()])  # [removed, K]
+    changes = score(query) - np.array([score(rest) for rest in shorter.values()])  # [removed, K]
     return [
         [
-            {"id": view.id(removed[index]), "change": float(own[index])}
-            for index in np.argsort(-own, kind="stable")[:NAMED].tolist()
-            if own[index] > 0  # the others raise the score
+            {"id": view.id(removed[index]), "change": float(column[index])}
+            for index in np.argsort(-column, kind="stable")[:NAMED].tolist()
+            if column[index] > 0  # the removal of the others doesn't lower the score
         ]
-        for own in changes.T
+        for column in changes.T
     ]

@@ -46,7 +46,7 @@ class ItemView:
         return fields
 
     def coded(self, names: Iterable[str], rows: NDArray[np.integer[Any]]) -> list[Coded]:
-        """The distinct values of each row, of each field."""
+        """For each field, the distinct values of each row."""
         changed: dict[int, dict[str, Any]] = {}
         if self.fresh.places or self.fresh.replaced.by_row:
             of_each = enumerate(map(self.fresh.fields_of, rows.tolist()))

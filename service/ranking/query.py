@@ -1,4 +1,4 @@
-"""A request with its history: what was sent, and what a version ranks for it."""
+"""A request with its history, as it was sent, and as a version ranks it."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -31,22 +31,22 @@ from turret.tower.repeats import EVENTS, Bonus, Events, Rows
 from turret.tower.times import Times
 
 NO_HISTORY = History((), ())
-# A longer answer takes longer to write than most take to be found; a longer history, to encode.
+# A longer answer takes longer to write, or a longer history to encode, than most answers take to be found.
 USUAL_ITEMS, USUAL_HISTORY = 100, 1_000
 _NOTHING = np.empty(0, np.int32)
 
 
 @dataclass(slots=True)
 class Query:
-    """A request with its history, and what a version ranks for it.
+    """A request with its history, as it was sent, and as a version ranks it.
 
-    The first fields are what was sent, with times in milliseconds since 1970. `ranking.resolving` sets the
-    others, for one version at a time.
+    The first fields, up to `similar_to`, are as they were sent, with times in milliseconds since 1970.
+    `ranking.resolving` sets the others, for one version at a time.
 
     Attributes:
         request: the request.
         history: the ids of the items of the events that count, oldest first.
-        history_times: when each event was; None if that is unknown.
+        history_times: the time of each event; None if the times are unknown.
         request_time: the time for which the answer is requested.
         until: the latest time at which stored events count.
         degraded: the names of the parts that the answer has to do without.
@@ -55,15 +55,15 @@ class Query:
         rules: the stored rules that the request names.
         similar_to: the item whose vector takes the place of the user's.
         rows: int32 [T], the known items of the events that the version reads.
-        times: when these events were, as far as the answer depends on it.
+        times: the times of these events, as far as the answer depends on them.
         kinds: int64 [T], the codes of their kinds (`data.kinds`), as far as the answer depends on them.
         unknown: the ids of read events that the version doesn't have.
         excluded: the rows that the answer leaves out.
         filtering: the filter of the request and of its rules.
         uses: the events that are uses of their items, where the answer depends on them or names them.
         only: int64, the rows that are ranked; None for all.
-        vector: float32 [D], the user's; None if no item is known, or no part of a query.
-        bonus: what items of the history gain by the version's repeat term.
+        vector: float32 [D], the user's; None if no item of the history, or no part of a search, is known.
+        bonus: the gains of items of the history by the version's repeat term.
         left_out: the rows of the bundle that the index leaves out.
         allowed: the rows of the bundle that the index may return; None for all.
     """
@@ -109,14 +109,14 @@ class Query:
 
     @property
     def is_large(self) -> bool:
-        """Whether its answer takes longer than most of its version."""
+        """Whether the answer takes longer than most answers of its version."""
         request, shown = self.request, self.after.shown if self.after else 0
         is_many = request.k + shown > USUAL_ITEMS or len(self.history) > USUAL_HISTORY
         return request.explain or not request.is_in_order or is_many
 
 
 def make_query(request: RecommendRequest, stored: History, degraded: tuple[str, ...], now: int) -> Query:
-    """Choose the history: the one in the request, else the `stored` one.
+    """Make a query with the history in the request, else with the `stored` history.
 
     A further page counts the events that were stored when the first page was requested. Events slightly ahead
     of this machine's clock count too.
@@ -136,7 +136,7 @@ def make_query(request: RecommendRequest, stored: History, degraded: tuple[str, 
 
 
 def add_rules(query: Query, rules: RuleSet) -> None:
-    """Add the rules that a request names to its query. Raises ConflictError for an unknown one."""
+    """Add the rules that a request names to its query. Raises ConflictError for an unknown rule."""
     request = query.request
     query.rules, cap = rules.chosen(request.rules), dict(request.cap)
     for rule in query.rules.values():
@@ -186,7 +186,7 @@ class QueryReader:
         return queries
 
     async def _stored(self, requests: Sequence[RecommendRequest], model: LoadedModel, now: int) -> Stored:
-        """Read the histories that requests need; without any event if the store is unavailable."""
+        """Read the histories that requests need; all histories are empty if the store is unavailable."""
         by_user: dict[str, list[RecommendRequest]] = {}
         for request in requests:
             for user in request.visitors if request.history is None else ():
@@ -204,7 +204,7 @@ class QueryReader:
 def unknown_kinds(
     where: str, kinds: Iterable[str | None], manifest: Manifest, known: Collection[str]
 ) -> list[InvalidFieldError]:
-    """The refusals of kinds that are none of the `known` ones of a version, as many as an answer names.
+    """The refusals of kinds that are not among the `known` kinds of a version, as many as an answer names.
 
     `where` has {} for the position of a kind, such as "history.{}.kind".
     """
@@ -237,7 +237,7 @@ def _of(request: RecommendRequest, stored: Stored) -> tuple[History, tuple[str, 
 
 
 def joined(histories: Sequence[History]) -> History:
-    """Join histories by time. An event that is in several of them, as its session is moving, counts once."""
+    """Join histories by time. An event that is in several histories, as its session moves, counts once."""
     if len(histories) < 2:
         return histories[0] if histories else NO_HISTORY
     rows: list[tuple[Id, int, str | None]] = []
@@ -252,19 +252,19 @@ def _is_enough(
 ) -> bool:
     """Whether requests of a user need no older events than `newest`.
 
-    The towers read as many of the newest known items as a history holds, and a repeat term `EVENTS`. Items
-    that are left out for ever, `new` or `again`, and further pages, need the whole history; items that are
-    left out for some days, the events of these. Duplicates are no events, and one whose older events may
-    replace it is not counted.
+    The towers read as many of the newest known items as a history holds, and a repeat term reads `EVENTS`.
+    The slots `new` and `again`, further pages, and items that are left out for ever need the whole history;
+    items that are left out for some days need the events of these days. Duplicates are no events, and an
+    event that older events may replace is not counted.
     """
     manifest = model.bundle.manifest
     items = newest.items
     for request in requests:
-        kinds, asked = CountedKinds(manifest, request.exclude_seen), now if request.at is None else request.at
+        kinds, at = CountedKinds(manifest, request.exclude_seen), now if request.at is None else request.at
         needs_all = request.cursor is not None or request.among != "all"
-        if needs_all or (kinds.span > 0 and newest.times[0] > asked - kinds.span):
+        if needs_all or (kinds.span > 0 and newest.times[0] > at - kinds.span):
             return False
-        are_read, *_ = kinds.count(newest.items, newest.kinds, newest.times, asked)
+        are_read, *_ = kinds.count(newest.items, newest.kinds, newest.times, at)
         settled = kinds.settled(newest.times)
         items = list(compress(newest.items[settled], are_read[settled]))
     rows, _ = fresh.known_rows(items)

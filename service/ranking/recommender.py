@@ -1,4 +1,4 @@
-"""From requests to answers: chooses the version, reads histories, and decides where the ranking runs."""
+"""Answers requests: chooses the version, reads histories, and decides where the ranking runs."""
 
 import asyncio
 import random
@@ -24,8 +24,8 @@ from turret.service.versions.gate import overlap_between
 from turret.service.versions.holder import LOOP_SECONDS, LoadedModel, ModelHolder
 
 _WAITING_THREADS = 16
-# For long answers, and for batches: of two threads with many short answers each, the event loop gets the
-# interpreter back after twice as long.
+# Threads for long answers, and for batches. With two threads that have many short answers each, the event
+# loop gets the interpreter back after twice as long.
 _RANKING_THREADS, _BATCH_THREADS = 2, 1
 _LOOP_SCAN = 200_000  # items that a filter reads in a millisecond or two
 _MIN_VERSION_SECONDS = 1.0  # to wait until this worker has loaded the `min_version` of a request
@@ -47,7 +47,7 @@ class Shadow:
         self._answering: asyncio.Task[None] | None = None
 
     def offer(self, query: Query, answer: Answer) -> None:
-        """Draw whether the shadow answers a query too, which has been answered, and queue it then."""
+        """Draw whether the shadow answers an answered query too; if so, queue the query."""
         shadow, route = self._model_holder.traffic.shadow, self._model_holder.traffic.routes.shadow
         if shadow is None or route is None or random.random() >= route.share:
             return
@@ -101,7 +101,7 @@ class Recommender:
         self._batcher = MicroBatcher(record)
         self._threads = ThreadPoolExecutor(_RANKING_THREADS, "ranking")
         self._batch_threads = ThreadPoolExecutor(_BATCH_THREADS, "batches")
-        # These wait for another process; the interpreter starts as many as are needed.
+        # These threads wait for another process; only as many start as are needed.
         self._waiting_threads = ThreadPoolExecutor(_WAITING_THREADS, "waiting")
 
     async def recommend_one(self, request: RecommendRequest, record: RequestRecord) -> bytes:
@@ -134,13 +134,13 @@ class Recommender:
         return answers
 
     async def similar_to(self, item: str, request: SimilarRequest) -> Answer:
-        """Answer with the nearest items of an item. Raises NotFoundError for an unknown one.
+        """Answer with the nearest items of an item. Raises NotFoundError for an unknown item.
 
         These answers don't count for the quality of a version's recommendations.
         """
-        asked = request.as_recommendation()
-        model = await self._model_for(asked, None)
-        query = await self._queries.read(asked, model, now_ms())
+        recommendation = request.as_recommendation()
+        model = await self._model_for(recommendation, None)
+        query = await self._queries.read(recommendation, model, now_ms())
         query.similar_to = item
         return await self._answered(model, query, {})
 
@@ -161,7 +161,7 @@ class Recommender:
         """Answer a query, in a thread if that takes long, and add its seconds to `stages`."""
         fresh, missing = await self._overlay.for_answer(model.bundle)
         if _is_long(model, fresh, query):
-            # A copy: the thread goes on writing to it after the client has given up and `stages` are logged.
+            # The thread goes on writing to this copy after the client has given up and `stages` are logged.
             shares = dict(stages)
             (answer,) = await self._in_thread(self._threads, model, fresh, [query], shares)
         else:
@@ -203,7 +203,7 @@ class Recommender:
 
 def _is_long(model: LoadedModel, fresh: FreshItems, query: Query) -> bool:
     """Whether an answer may take too long for the event loop."""
-    # The time of a thread leaves out the waits of a search for another process.
+    # The latency is processor time, which lacks the waits of a search in another process.
     if model.bundle.manifest.index.is_remote or model.latency.seconds > LOOP_SECONDS or query.is_large:
         return True
     if not query.request.filter and not query.rules:

@@ -1,4 +1,4 @@
-"""From what was sent to what a version ranks: ids to rows, kinds to codes, histories to vectors."""
+"""Resolves a query for a version: ids to rows, kinds to codes, histories to vectors."""
 
 from collections.abc import Sequence
 from itertools import compress
@@ -24,9 +24,9 @@ from turret.tower.times import Times
 
 
 def resolve(query: Query, view: ItemView) -> None:
-    """Set what a version ranks for a query, but for its vector.
+    """Set the fields of a query that a version ranks by, but for the user's vector.
 
-    Raises RequestError for all that the version lacks or can't read of the request.
+    Raises RequestError for all parts of the request that the version lacks or can't read.
     """
     request, manifest, fresh = query.request, view.bundle.manifest, view.fresh
     if request.is_search or manifest.reads_queries:
@@ -37,7 +37,7 @@ def resolve(query: Query, view: ItemView) -> None:
     items, times = query.history, query.history_times
     kinds: NDArray[np.int64] | None = None
     seen = manifest.exclude_seen if request.exclude_seen is None else request.exclude_seen
-    left_out: Sequence[int | str] | None = () if seen is False else None  # None: all that are read
+    left_out: Sequence[int | str] | None = () if seen is False else None  # None: all read items
     if manifest.kinds or isinstance(seen, tuple) or manifest.duplicates != "keep":
         counted = CountedKinds(manifest, request.exclude_seen)
         are_read, are_left_out, codes = counted.count(items, query.history_kinds, times, query.request_time)
@@ -130,7 +130,7 @@ def _wrong_kinds(request: RecommendRequest, manifest: Manifest) -> list[InvalidF
 
 
 def _take_vector(query: Query, view: ItemView, item: str) -> None:
-    """Take the vector of an item for that of the user, without its bias, as popularity is no similarity."""
+    """Take the vector of an item, without the bias, for the user's: popularity is no similarity."""
     row = view.fresh.row(item)
     if row is None:
         message = f"version {view.bundle.manifest.version} has no such item; check the id"

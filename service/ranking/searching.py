@@ -1,4 +1,4 @@
-"""Search of a bundle and its overlay as one catalog; from its ranking pages, diversity, caps."""
+"""Searches a bundle and its overlay as one catalog, and selects from the ranking by page, diversity, caps."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -22,12 +22,12 @@ from turret.tower.retrieval import NOTHING, Cap, Ranking, marginal_relevance
 Rows = NDArray[np.integer[Any]]
 Scores = NDArray[np.float32]
 # Up to so many withdrawn rows are left out by over-fetching, which is quicker than a mask: of 100,000 items,
-# leaving out 40 or 1,000 takes 0.06 ms so, and 1.1 ms by a mask.
+# leaving out 40 or 1,000 takes 0.06 ms by over-fetching, and 1.1 ms by a mask.
 _FEW = 500
 
 
 def rank(queries: Sequence[Query], model: LoadedModel, view: ItemView) -> list[Ranking]:
-    """The ranking of each query; those without further conditions are searched for together."""
+    """The ranking of each query; queries without further conditions are searched for together."""
     fresh, together = view.fresh, list[int]()
     for position, query in enumerate(queries):
         query.left_out, query.allowed = query.excluded, None
@@ -40,16 +40,16 @@ def rank(queries: Sequence[Query], model: LoadedModel, view: ItemView) -> list[R
         is_whole = query.allowed is None and query.only is None
         if query.vector is not None and is_whole and query.is_plain:
             together.append(position)
-    found: dict[int, Ranking] = {}
+    batched: dict[int, Ranking] = {}
     if len(together) > 1 and not view.bundle.manifest.index.is_remote:
         plain = [queries[position] for position in together]
         vectors, ks = np.array([query.vector for query in plain]), [query.request.k for query in plain]
         out, bonuses = [query.left_out for query in plain], [query.bonus for query in plain]
-        found = dict(zip(together, model.retriever.nearest_of_each(vectors, ks, out, bonuses), strict=True))
+        batched = dict(zip(together, model.retriever.nearest_of_each(vectors, ks, out, bonuses), strict=True))
     rankings: list[Ranking] = []
     for position, query in enumerate(queries):
-        if position in found:
-            ranking = found[position]
+        if position in batched:
+            ranking = batched[position]
             ranking = _with_fresh(model, fresh, query, query.request.k, ranking) if len(fresh) else ranking
         elif query.is_plain:
             ranking = nearest(model, fresh, query, query.request.k)
@@ -63,8 +63,8 @@ def rank(queries: Sequence[Query], model: LoadedModel, view: ItemView) -> list[R
 def nearest(model: LoadedModel, fresh: FreshItems, query: Query, k: int) -> Ranking:
     """The k items, of the bundle and fresh ones, with the highest scores for a query.
 
-    Without a vector, a user gets the items with the most training events; fresh ones, which have none, are
-    last. A query in words gets none: counts of events are no scores of an answer to it.
+    Without a vector, a user gets the items with the most training events; fresh items, which have no events,
+    are last. A query in words gets no items then: counts of events are no scores of an answer to it.
     """
     if query.only is not None and not len(query.only):
         return NOTHING
@@ -94,7 +94,7 @@ def scores_by_towers(scoring: ScoringConfig, user: Scores, vectors: Scores) -> S
 
 
 def scores_of(scoring: ScoringConfig, query: Query, rows: Rows, vectors: Scores) -> Scores:
-    """The scores [K] of the items `rows`, of these vectors [K, D], with what they gain by a repeat term."""
+    """The scores [K] of the items `rows` with these vectors [K, D], with their gains by a repeat term."""
     assert query.vector is not None
     scores = scores_by_towers(scoring, query.vector, vectors)
     return scores if query.bonus is None else scores + query.bonus.gains(rows, scores)
@@ -109,11 +109,11 @@ def merge(
     filtering: Filter | None = None,
     only: Rows | None = None,
 ) -> Ranking:
-    """The `k` best of the `k` best rows of a bundle and of its fresh items, which the plan counts too.
+    """Merge the `k` best rows of a bundle with its fresh items into the `k` best; the plan counts both.
 
-    Higher scores come first, then lower rows: on a tie, rows of the bundle come before fresh ones. `scores`
-    [M] are those of the fresh items on the same scale; of the `excluded` rows, those below N are ignored. The
-    rows `only`, if given, are the ones that may be among the best.
+    Higher scores come first, then lower rows: on a tie, rows of the bundle come before fresh rows. `scores`
+    [M] are the scores of the fresh items on the same scale; `excluded` rows below N are ignored. If `only` is
+    given, no fresh row outside of it may be among the best.
     """
     mask = fresh.fresh_served if filtering is None else fresh.fresh_allowed(filtering)
     if only is not None:
@@ -122,7 +122,7 @@ def merge(
     scanned = len(scores) if mask is None else int(np.count_nonzero(mask))
     allowed, fetched = ranking.plan.allowed, ranking.plan.fetched + scanned
     plan = ranking.plan._replace(allowed=None if allowed is None else allowed + scanned, fetched=fetched)
-    # Mostly a few can be among the best, so that little is sorted.
+    # Mostly few fresh items can be among the best, so that little is sorted.
     can = np.full(len(scores), True) if len(ranking.rows) < k else scores > ranking.scores[k - 1]
     positions = np.flatnonzero(can if mask is None else can & mask)
     if len(positions) and len(excluded):
@@ -141,9 +141,9 @@ Ranked = Callable[[int], Ranking]
 # The candidates of diversity: enough to differ, few enough to compare pairwise. If a cap leaves fewer than k
 # of them, the rest follows in the order of the scores.
 POOL, POOL_PER_ITEM = 100, 4
-# The best items among which a cap chooses: else one that can't be met would read the whole catalog.
+# The best items among which a cap chooses: else a cap that can't be met would read the whole catalog.
 CAPPED, CAPPED_PER_ITEM = 1_000, 10
-# Pages end here, as those of a search: a cursor that a client has made up would rank the whole catalog.
+# Pages end here, as in a catalog search: else a cursor that a client made up would rank the whole catalog.
 PAGED = 10_000
 _TOLERANCE = 1e-5
 
@@ -154,7 +154,7 @@ def select(ranked: Ranked, query: Query, view: ItemView, by_towers: bool = True)
     A cap chooses among the best `CAPPED_PER_ITEM` k items, or `CAPPED` if these are more, and a further page
     among the best `PAGED`.
 
-    The least score of the request is one of the towers: unless the ranking is `by_towers`, it doesn't count.
+    The least score of the request is a score of the towers: it counts only if the ranking is `by_towers`.
     """
     request, after = query.request, query.after
     minimum = None if request.min_score is None or not by_towers else np.float32(request.min_score)
@@ -170,7 +170,7 @@ def select(ranked: Ranked, query: Query, view: ItemView, by_towers: bool = True)
             keep &= _comes_after(ranking, after)
         if minimum is not None:
             keep &= ranking.scores >= minimum
-            # Items after one below the least score are below it too.
+            # All items after one below the least score are below the least score too.
             is_whole |= len(ranking.scores) > 0 and bool(ranking.scores[-1] < minimum)
         kept = Ranking(ranking.rows[keep], ranking.scores[keep], ranking.plan)
         chosen = _chosen(kept, request, view)
@@ -181,7 +181,7 @@ def select(ranked: Ranked, query: Query, view: ItemView, by_towers: bool = True)
 
 
 def _comes_after(ranking: Ranking, after: Cursor) -> NDArray[np.bool_]:
-    """The mask [M] of the items after the last one of the previous page, which may be gone by now."""
+    """The mask [M] of the items after the last item of the previous page, which may be gone by now."""
     # Different inner products may become equal scores after the division by the temperature, as may counts
     # above 2^24: if the item is still there, its position decides. The last bits of its score depend on the
     # machine.

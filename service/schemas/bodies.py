@@ -14,10 +14,11 @@ from turret.service.schemas.fields import errors_again
 from turret.tower.errors import MOST_OTHERS, first_with_others
 
 DEPTH = 32  # levels of nesting
-# Lists and objects, and keys, of one body. A batch of 100 requests with filters has some thousands; 300,000
-# empty lists in a megabyte keep the parser, which can't be interrupted, for 20 to 100 ms, 90,000 keys for 15.
+# The most lists and objects, and keys, of a body. A batch of 100 requests with filters has some thousands;
+# 300,000 empty lists in a megabyte keep the parser, which can't be interrupted, for 20 to 100 ms, 90,000 keys
+# for 15.
 PARTS = 20_000
-# Of one line, which nothing interrupts: an item of 48,000 bytes whose letters are escaped takes less.
+# The limit of one line, whose parsing nothing interrupts: an item of 48,000 bytes with escapes takes less.
 LINE_BYTES = 200_000
 # Bytes of any content that are parsed in a millisecond or two, and lists and objects within 3 ms.
 SHORT_BODY, _FEW_CONTAINERS = 32_768, 1_000
@@ -45,7 +46,7 @@ _REMEDIES = {
     "none_required": "leave this out; a comparison has one page, of two given versions",
     "string_pattern_mismatch": "send it unchanged from an answer, or leave it out",
 }
-_MARK = b"\xef\xbb\xbf"  # with which programs of Windows begin a file
+_MARK = b"\xef\xbb\xbf"  # the byte order mark with which programs of Windows begin a file
 Schema = TypeVar("Schema", bound=BaseModel)
 # A megabyte takes up to 150 ms (100 histories with ISO times), and the thread lets the loop run in between.
 # Several threads would keep the interpreter from the loop for longer.
@@ -74,7 +75,7 @@ class Body(BaseModel):
         ]
         try:
             cls.model_validate({name: value for name, value in data.items() if name in cls.model_fields})
-        except ValidationError as error:  # the known ones may have faults too
+        except ValidationError as error:  # the known fields may have faults too
             errors += errors_again(error)
         raise ValidationError.from_exception_data(cls.__name__, errors)
 
@@ -90,9 +91,9 @@ Line = tuple[int, Schema | RequestError]  # the number of a line, and its conten
 
 
 async def read_lines(body: bytes, schema: type[Schema], most: int) -> list[Line[Schema]]:
-    """Read a body of JSON lines, without those that are blank; one above `LINE_BYTES` is refused (413).
+    """Read a body of JSON lines, without blank lines; a line above `LINE_BYTES` is refused (413).
 
-    Raises BodyError (413) for more than `most` lines, of which only blank ones at the end don't count.
+    Raises BodyError (413) for more than `most` lines; only blank lines at the end don't count.
     """
 
     def read() -> list[Line[Schema]]:
@@ -131,7 +132,10 @@ def read_schema(body: bytes, schema: type[Schema]) -> Schema:
 
 
 def parse(body: bytes) -> Any:
-    """Parse JSON, of repeated keys the last. Raises RequestError (400), also for NaN and lone surrogates."""
+    """Parse JSON; the last of repeated keys counts.
+
+    Raises RequestError (400), also for NaN and lone surrogates.
+    """
     containers = body.count(b"[") + body.count(b"{")
     if len(body) > SHORT_BODY:  # counted before parsing; brackets and colons within texts count too
         keys = body.translate(None, b" \t\r\n").count(b'":')

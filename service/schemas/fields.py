@@ -70,7 +70,7 @@ def check_version(name: str) -> str:
 
 
 class KindedIds(list[int | str]):
-    """Ids of a history, with the kind of each event, None for one without."""
+    """Ids of a history, with the kind of each event, None for an event without a kind."""
 
     def __init__(self, ids: list[int | str], kinds: list[str | None]) -> None:
         super().__init__(ids)
@@ -90,9 +90,9 @@ def check_used(value: object) -> int | str | tuple[int | str, str | None]:
 def check_history(value: object, check_each: ValidatorFunctionWrapHandler) -> list[int | str]:
     """Accept a list of ids as `check_ids`, or with objects among them, which become `KindedIds`."""
     checked: list[Any] = check_ids(value, check_each)
-    if not any(isinstance(one, tuple) for one in checked):
+    if not any(isinstance(entry, tuple) for entry in checked):
         return checked
-    pairs = [one if isinstance(one, tuple) else (one, None) for one in checked]
+    pairs = [entry if isinstance(entry, tuple) else (entry, None) for entry in checked]
     return KindedIds([item for item, _ in pairs], [kind for _, kind in pairs])
 
 
@@ -101,7 +101,7 @@ def check_seen(value: object) -> bool | tuple[str, ...] | None:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, list) and len(value) <= KINDS and all(map(_may_be_kind, value)):
-        return tuple(one.strip() for one in value)
+        return tuple(kind.strip() for kind in value)
     raise PydanticCustomError(
         "seen", "send true, false, or a list of up to {limit} kinds of events", {"limit": KINDS}
     )
@@ -112,7 +112,7 @@ def _may_be_kind(value: object) -> bool:
 
 
 def check_named_user(value: object) -> int | str:
-    """Accept an id that is none of a session's user."""
+    """Accept an id that is not that of a session's user."""
     user = check_id(value)
     if isinstance(user, str) and user.startswith(STRANGER):
         message = "users called {stranger}ID are sessions; send ID as session_id"
@@ -121,7 +121,7 @@ def check_named_user(value: object) -> int | str:
 
 
 def check_session(value: object) -> int | str:
-    """Accept an id that names a user behind the prefix of sessions."""
+    """Accept an id that is short enough for the prefix of sessions."""
     session = check_id(value)
     if len(str(session)) > SESSION_LENGTH:
         raise PydanticCustomError("session", "send at most {limit} characters", {"limit": SESSION_LENGTH})
@@ -129,7 +129,7 @@ def check_session(value: object) -> int | str:
 
 
 def check_ids(value: object, check_each: ValidatorFunctionWrapHandler) -> list[int | str]:
-    """Accept a list of ids; if all are strings, or all integers, without a call for each."""
+    """Accept a list of ids; a list of strings alone, or of integers alone, needs no call for each id."""
     if isinstance(value, list) and 0 < len(value) <= HISTORY_LIMIT:
         kinds = set(map(type, value))
         if kinds == {str} and all(value) and max(map(len, value)) <= ID_LENGTH:
@@ -143,22 +143,22 @@ def check_ids(value: object, check_each: ValidatorFunctionWrapHandler) -> list[i
 def errors_again(error: ValidationError, *place: int) -> list[InitErrorDetails]:
     """Return as many errors as a refusal names, for another ValidationError.
 
-    Those of a list of one entry are moved to its `place` in another list.
+    The errors of a list of one entry are moved to the entry's `place` in another list.
     """
     again = []
-    for one in error.errors(include_url=False)[: MOST_OTHERS + 1]:
-        kind = PydanticCustomError(one["type"], "{said}", {**one.get("ctx", {}), "said": one["msg"]})
-        path = (*place, *one["loc"][len(place) :])
-        again.append(InitErrorDetails(type=kind, loc=path, input=one["input"]))
+    for fault in error.errors(include_url=False)[: MOST_OTHERS + 1]:
+        kind = PydanticCustomError(fault["type"], "{said}", {**fault.get("ctx", {}), "said": fault["msg"]})
+        path = (*place, *fault["loc"][len(place) :])
+        again.append(InitErrorDetails(type=kind, loc=path, input=fault["input"]))
     return again
 
 
 def check_entries(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
-    """Check a list by `check`, which stops at the first fault; then name as many as a refusal does."""
+    """Check a list by `check`, which stops at the first fault; then name as many faults as a refusal does."""
     try:
         return check(value)
     except ValidationError as error:
-        if not error.errors(include_url=False)[0]["loc"]:  # of the list itself
+        if not error.errors(include_url=False)[0]["loc"]:  # a fault of the list itself
             raise
     errors: list[InitErrorDetails] = []
     for place, entry in enumerate(value):
@@ -269,9 +269,9 @@ CURSOR_LENGTH = 64 + 1 + 14 + 1 + 7 + 1 + 7 + 1 + 8 + 6
 class Cursor(NamedTuple):
     """The end of a page in the order of one version: the `score` (a float32) and the `row` of its last item.
 
-    `until`: when the first page was requested, in milliseconds since 1970; later events of the user don't
-    change the following pages. `shown`: the number of items on the pages so far. `among` is that of their
-    request.
+    `until`: the time when the first page was requested, in milliseconds since 1970; later events of the user
+    don't change the following pages. `shown`: the number of items on the pages so far. `among`: the slot that
+    the request names.
     """
 
     version: str
@@ -282,7 +282,7 @@ class Cursor(NamedTuple):
     among: Slot = "all"
 
     def text(self) -> str:
-        """Format it in URL-safe characters that match `CURSOR_PATTERN`."""
+        """Format the cursor in URL-safe characters that match `CURSOR_PATTERN`."""
         score = struct.pack(">f", self.score).hex()
         among = "" if self.among == "all" else f"~{self.among}"
         return f"{self.version}~{self.until:x}~{self.shown:x}~{self.row:x}~{score}{among}"

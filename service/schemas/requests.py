@@ -109,8 +109,8 @@ class RecommendRequest(RankingRequest):
     @property
     def visitors(self) -> tuple[str, ...]:
         """The users of the store who make this request: the user, and the session."""
-        given = [] if self.user_id is None else [str(self.user_id)]
-        return (*given, *([] if self.session_id is None else [f"{STRANGER}{self.session_id}"]))
+        users = [] if self.user_id is None else [str(self.user_id)]
+        return (*users, *([] if self.session_id is None else [f"{STRANGER}{self.session_id}"]))
 
     @field_validator("history_times")
     @classmethod
@@ -160,10 +160,10 @@ class SearchRequest(RankingRequest):
 
     def as_recommendation(self) -> SearchedRequest:
         """The request that the ranking reads."""
-        given = dict(self)
-        query, features = given.pop("query"), given.pop("features")
-        asked = features if query is None else {QUERY: query, **features}
-        return SearchedRequest.model_construct(**given, history=[], features=asked)
+        conditions = dict(self)
+        query, features = conditions.pop("query"), conditions.pop("features")
+        named = features if query is None else {QUERY: query, **features}
+        return SearchedRequest.model_construct(**conditions, history=[], features=named)
 
 
 class SimilarRequest(RankingRequest):
@@ -218,7 +218,7 @@ class EventBody(Body):
     @field_validator("session_id")
     @classmethod
     def _is_of_somebody(cls, session: int | str | None, info: ValidationInfo) -> int | str | None:
-        # Without a valid user_id, `data` lacks it: then that is refused.
+        # `data` lacks an invalid user_id, which is refused already.
         if session is None and info.data.get("user_id", "") is None:
             raise PydanticCustomError("user", "send a user_id, a session_id, or both")
         return session

@@ -3,8 +3,8 @@
 Methods run in the event loop, so they must not block it: a wait is awaited, or runs in a thread. On return
 from a change, every later call of any process reads it, and a lasting store keeps it when the process dies.
 
-`tests/contracts` holds every store to them. Another package adds a store by an entry point in the group
-`turret.stores`: its name is the URL scheme, its value a `StoreKind` (docs/histories.md).
+`tests/contracts` tests every store against these contracts. Another package adds a store by an entry point in
+the group `turret.stores`: its name is the URL scheme, its value a `StoreKind` (docs/histories.md).
 """
 
 import time
@@ -17,7 +17,7 @@ from turret.service.settings import Settings
 
 # Counting a user's events up to this limit takes a tenth of a second.
 COUNT_LIMIT = 1_000_000
-# Changes that one call reads; a Redis runs nothing else meanwhile.
+# The changes that one call reads; a Redis runs nothing else during the call.
 CHANGES_PAGE = 1_000
 CLOCK_SKEW = 300_000  # milliseconds by which the time of an event may be in the future
 _DAY = 86_400_000  # milliseconds
@@ -37,7 +37,7 @@ class Event(NamedTuple):
 class History(NamedTuple):
     """A user's items, oldest first, the time of each in milliseconds since 1970, and its kind.
 
-    `kinds` has None for an event without one, and is empty where no event has one.
+    `kinds` has None for an event without a kind, and is empty where no event has a kind.
     """
 
     items: Sequence[int | str]
@@ -52,9 +52,9 @@ class History(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """The events that a user got from another one, `new` ones, and those whose ids are `known` there.
+    """The numbers of events that moved to another user: `new` ones, and ones whose ids that user had already.
 
-    The latter are dropped, as any event whose id its user has already.
+    The `known` events are dropped, like any event whose id its user has already.
     """
 
     new: int
@@ -98,9 +98,9 @@ class HistoryStore(Protocol):
     async def move(self, user: str, to: str) -> Moved:
         """Move a user's events, with their ids, to another user.
 
-        Of two calls at once for one `user`, each event follows one. An event that is stored for `user`
-        meanwhile is moved, or stays. After an error each event is with
-        one of the two or with both, and the same call completes it.
+        If two calls move the events of one `user` at once, each event goes to one of the two targets. An
+        event that is stored for `user` during the call is moved or stays. After an error each event belongs
+        to one of the two users or to both, and repeating the call completes the move.
         """
 
     async def health_warnings(self) -> list[str]:
@@ -161,9 +161,9 @@ class Change:
 
 
 class NewChange(NamedTuple):
-    """A change to store: an item's features and fields as JSON objects, as those of a `Change`.
+    """A change to store: an item's features and fields as JSON objects, as in a `Change`.
 
-    With `after`, it is stored only if that is still the number of the item's last change (0: it has none).
+    With `after`, the change is stored only if the item's last change has that number (0: it has no change).
     """
 
     item: str
@@ -174,9 +174,9 @@ class NewChange(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """Changed items in the order of their numbers, and the number up to which these are all (0: none).
+    """Changed items in the order of their numbers, complete up to the number `last` (0: no item has changed).
 
-    A last number below one seen before means another store or an older copy.
+    A `last` that is below an earlier one means another store, or an older copy of the store.
     """
 
     last: int
@@ -192,7 +192,7 @@ class ItemStore(Protocol):
     async def change(self, changes: Sequence[NewChange]) -> list[int]:
         """Store changes of different items in their order, and return the number of each; 0: not stored.
 
-        After an error any of them may be stored.
+        After an error any of the changes may be stored.
         """
 
     async def last(self, items: Sequence[str]) -> list[Change | None]:
@@ -201,7 +201,7 @@ class ItemStore(Protocol):
     async def changes(self, since: int, limit: int = CHANGES_PAGE) -> Changes:
         """Return the first `limit` items whose last change has a number above `since`.
 
-        The last number is that of the last item if there are `limit`, else the store's.
+        `last` is the number of the last item if there are `limit` items, else the store's last number.
         """
 
     async def close(self) -> None:
@@ -230,7 +230,7 @@ class Late(NamedTuple):
     warning: str | None = None
 
     def shown(self) -> dict[str, Any]:
-        """The members of an answer that name who is late, if anybody is."""
+        """The fields of a response that name the late processes and replicas, if there are any."""
         named = (("behind", self.processes), ("replicas_behind", self.replicas), ("warning", self.warning))
         return {name: value for name, value in named if value}
 
@@ -244,13 +244,13 @@ class Member(NamedTuple):
 
 
 class RecordStore(Protocol):
-    """One record that all members (worker processes) of a service share, and a report of each of them.
+    """One record that all members (worker processes) of a service share, and a report of each member.
 
     Every method raises ReplicasUnavailableError while the store is unavailable.
     """
 
     async def poll(self) -> Revision:
-        """Return the numbers by which changes are noticed; cheap enough for 20 calls a second and member."""
+        """Return the numbers by which changes are noticed; cheap enough for 20 calls a second per member."""
 
     async def read(self) -> bytes:
         """Return the record, empty for none."""
@@ -266,30 +266,30 @@ class RecordStore(Protocol):
     ) -> tuple[Member, ...]:
         """Return the last report of each member, in any order.
 
-        With a `name`, first store its report and drop those older than `forget_after` seconds.
+        With a `name`, first store its report and drop the reports older than `forget_after` seconds.
         """
 
     async def leave(self, name: str) -> None:
         """Forget a member that ends."""
 
     async def announce(self, items: int) -> None:
-        """Raise the number of items to at least this; a store that also keeps the items knows it already."""
+        """Raise the number of the last item change to `items`; a store that also keeps the items knows it."""
 
     async def take_lease(self, holder: str, seconds: float) -> bool:
-        """Take or prolong the lease for `seconds`, or return it with 0; False if another one holds it."""
+        """Take or prolong the lease for `seconds`, or return it with 0; False if another holder has it."""
 
     async def close(self) -> None:
         """Finish running calls and release all resources."""
 
 
 class Stores(NamedTuple):
-    """The two stores of one address."""
+    """The history store and the item store of one address."""
 
     histories: HistoryStore
     items: ItemStore
 
     async def close(self) -> None:
-        """Close both."""
+        """Close both stores."""
         await self.histories.close()
         await self.items.close()
 

@@ -1,4 +1,4 @@
-"""Around a history store: timeouts, circuit breakers, and reading of long histories in two calls."""
+"""A wrapper of history stores with timeouts and circuit breakers; long histories are read in two calls."""
 
 import asyncio
 import logging
@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 Call = Callable[[], Coroutine[Any, Any, Result]]
 
 FIRST_EVENTS = 1_000  # of each user in the first call; most users have fewer
-BATCH_EVENTS, LEAST_EVENTS = 10_000, 100  # of all users in the first call, but not fewer of each
+BATCH_EVENTS, LEAST_EVENTS = 10_000, 100  # of all users in the first call, but at least so many of each user
 REQUEST_EVENTS = 100_000  # of one request; a batch of users with long histories could need a million
 _ALWAYS = -(2**62), 2**62  # ms since 1970
 _log = logging.getLogger("turret.store")
@@ -25,11 +25,11 @@ _log = logging.getLogger("turret.store")
 class Breaker:
     """A HistoryStore with timeouts, `read_seconds` and `write_seconds`, and a circuit for each direction.
 
-    `circuits` has "read" and "write", as a full disk or a replica still reads. Failures and timeouts raise
-    HistoryUnavailableError, as do other exceptions, which are logged. An open circuit refuses calls at once,
-    with the seconds to retry after in the error. An `append` that times out may be stored; sent again, it
-    counts once. A timeout of `events`, `forget`, `move` or `random_user` is no failure: it depends on how
-    much there is. A `scan` has none.
+    `circuits` has "read" and "write", as a store on a full disk or a read-only replica still answers reads.
+    Failures and timeouts raise HistoryUnavailableError, as do other exceptions, which are logged. An open
+    circuit refuses calls at once, with the seconds to retry after in the error. An `append` that times out
+    may be stored; if it is sent again, its events count once. A timeout of `events`, `forget`, `move` or
+    `random_user` is no failure, as their time depends on the number of events. A `scan` has no timeout.
     """
 
     def __init__(
@@ -133,9 +133,9 @@ async def read_histories(
     """Read each user's newest events, up to `limit`, or until its predicate `is_enough` holds.
 
     The first call reads up to FIRST_EVENTS of every user, fewer in a batch. Users who need more are read
-    again, one in a call and up to `limit`, until REQUEST_EVENTS or `seconds` are used up; the remaining users
-    are `truncated`, with their newest events. Only the first call raises HistoryUnavailableError; a later one
-    that runs out of time is cancelled, which is no failure of the store.
+    again, one user a call and up to `limit`, until REQUEST_EVENTS or `seconds` are used up; the remaining
+    users are `truncated`, with their newest events. Only the first call raises HistoryUnavailableError; a
+    later call that runs out of time is cancelled, which is no failure of the store.
     """
     end = asyncio.get_running_loop().time() + seconds
     size = min(limit, FIRST_EVENTS, max(BATCH_EVENTS // len(is_enough), LEAST_EVENTS))
@@ -149,7 +149,7 @@ async def read_histories(
     with suppress(TimeoutError, HistoryUnavailableError):
         async with asyncio.timeout_at(end):
             while longer and count < REQUEST_EVENTS:
-                found = await store.recent(longer[-1:], limit)
-                histories |= found
-                count += len(found[longer.pop()].items)
+                full = await store.recent(longer[-1:], limit)
+                histories |= full
+                count += len(full[longer.pop()].items)
     return Stored(histories, frozenset(longer))

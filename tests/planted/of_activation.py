@@ -101,9 +101,9 @@ def a_replica_answers_from_an_earlier_version_while_another_one_serves_the_live_
     return self.live
 
 
-@planted("activation.recorded:_figures", "turret/test_activation.py")
-def a_version_that_was_never_evaluated_has_a_metric(original: Any, manifest: Any) -> Any:
-    return original(manifest) or {("test", "ndcg@10"): 1.0}
+@planted("service.versions.recorded:_figures", "turret/test_activation.py")
+def a_version_that_was_never_evaluated_has_a_metric(original: Any, manifest: Any, *given: Any) -> Any:
+    return original(manifest, *given) or {("test", "ndcg@10"): 1.0}
 
 
 @planted("activation.held_out:_first_after", "turret/test_activation.py")

@@ -159,7 +159,7 @@ def questions_of_one_answer_are_negatives_of_each_other(original: Any, self: Any
     pass
 
 
-@planted("data.features:VectorRows.blocks", "data/test_vectors.py")
+@planted("data.features.columns:VectorRows.blocks", "data/test_vectors.py")
 def a_missing_vector_is_that_of_the_first_row(original: Any, self: Any) -> Any:
     return original(replace(self, rows=np.maximum(self.rows, 0)))
 
@@ -169,9 +169,9 @@ def vectors_are_not_checked(original: Any, vectors: Any, where: Any) -> Any:
     return vectors
 
 
-@planted("data.features:levels", "data/test_features.py")
+@planted("data.features.texts:levels", "data/test_features.py")
 def the_blanks_of_a_path_are_tried_from_each_of_them(original: Any, path: Any) -> Any:
-    return seeing(original, _SEPARATOR=re.compile(r"\s*[>/|]\s*"))(path)
+    return original("/".join(re.split(r"\s*[>/|]\s*", path)))
 
 
 @planted("data.files:scratch_folder", "service/test_stores_sqlite.py")

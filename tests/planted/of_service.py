@@ -231,18 +231,16 @@ def an_unread_answer_keeps_no_place(original: Any, *given: Any) -> Any:
     return seeing(original, SMALL_ANSWER=1 << 40)(*given)
 
 
-@planted("service.http.admission:Admission._forget", "service/test_http_connections.py")
-def bytes_of_bodies_are_counted_for_ever(original: Any, self: Any, request: Any) -> Any:
+@planted("service.http.admission:Admission._read", "service/test_http_connections.py")
+async def bytes_of_bodies_are_counted_for_ever(original: Any, self: Any, request: Any, *given: Any) -> Any:
+    body = await original(self, request, *given)
     request.size = 0
-    original(self, request)
+    return body
 
 
-@planted("service.http.admission:Admission._hold", "service/test_http_connections.py")
-def bodies_of_all_connections_are_not_bounded(
-    original: Any, self: Any, request: Any, count: Any, is_whole: Any
-) -> Any:
-    request.size += count
-    self.held_bytes += count
+@planted("service.http.admission:Admission._drop_arriving", "service/test_http_connections.py")
+def bodies_of_all_connections_are_not_bounded(original: Any, self: Any) -> None:
+    pass
 
 
 @planted("service.http.turns:Turns._next", "service/test_http_connections.py")
@@ -250,10 +248,10 @@ def connections_that_end_together_end_in_one_turn(original: Any, self: Any) -> A
     return seeing(original, A_TURN=10**9)(self)
 
 
-@planted("service.http.guard:Guard._parse", "service/test_http_connections.py")
-def requests_behind_one_that_runs_are_parsed(original: Any, self: Any) -> None:
+@planted("service.http.guard:Guard.data_received", "service/test_http_connections.py")
+def requests_behind_one_that_runs_are_parsed(original: Any, self: Any, data: Any) -> None:
     running, self._running = self._running, None
-    original(self)
+    original(self, data)
     self._running = self._running or running
 
 
@@ -269,7 +267,7 @@ def input_that_waits_is_not_bounded(original: Any, self: Any) -> None:
     pass
 
 
-@planted("service.http.guard:Guard._check", "service/test_http_connections.py")
+@planted("service.http.guard:Guard.data_received", "service/test_http_connections.py")
 def the_framing_of_a_body_is_not_counted(original: Any, *given: Any) -> Any:
     return seeing(original, FRAMING_BYTES=1 << 40)(*given)
 

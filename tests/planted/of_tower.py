@@ -61,17 +61,19 @@ def true_equals_1_in_a_condition(original: Any, value: Any) -> Any:
     return "number" if isinstance(value, bool) else original(value)
 
 
-@planted("tower.index.faiss_calls:ordered", "contracts/test_indexes.py")
+@planted("tower.index.index:ordered", "contracts/test_indexes.py")
 def ties_are_left_in_the_order_in_which_they_are_found(original: Any, rows: Any, scores: Any, k: Any) -> Any:
     order = np.argsort(-scores, kind="stable")[:k]
     return rows[order], scores[order]
 
 
-@planted("tower.index.index:ExactIndex.nearest", "contracts/test_indexes.py")
-def rows_that_tie_behind_the_cut_do_not_compete(
-    original: Any, self: Any, vector: Any, k: Any, allowed: Any = None
+@planted("tower.index.index:ExactIndex._of_all", "contracts/test_indexes.py")
+def of_rows_that_tie_at_the_cut_the_last_ones_stay(
+    original: Any, self: Any, vector: Any, k: Any, allowed: Any
 ) -> Any:
-    return self._fetch(vector, min(k, self._count if allowed is None else allowed.count), allowed)
+    rows, scores = original(self, vector, self._count if allowed is None else allowed.count, allowed)
+    order = np.lexsort((-rows, -scores))[:k]
+    return rows[order], scores[order]
 
 
 @planted("tower.index.approximate:_selector", "contracts/test_indexes.py")

@@ -40,8 +40,8 @@ Recorded = Annotated[RequestRecord, Depends(_record)]
 class Reads(Generic[Schema]):
     """A dependency that reads the body as `schema`; the OpenAPI document finds the schema here.
 
-    With `most`, the body is up to so many JSON lines, each with its number; one that doesn't fit is refused
-    by itself. Not FastAPI's own reading, which validates long bodies in the event loop.
+    With `most`, the body is up to so many JSON lines, each with its number; a line that doesn't fit is
+    refused by itself. FastAPI's own reading is not used, as it validates long bodies in the event loop.
     """
 
     def __init__(self, schema: type[Schema], most: int | None = None) -> None:
@@ -52,14 +52,14 @@ class Reads(Generic[Schema]):
         record: RequestRecord = request.scope["turret"]
         if self.most is None:
             return await read_body(record.body, self.schema)
-        body, record.body = record.body, b""  # the answer may be as large, and this is free by then
+        body, record.body = record.body, b""  # the answer may be as large; the body is free by then
         return await read_lines(body, self.schema, self.most)
 
 
 K = Annotated[int, Query(ge=1, le=K_LIMIT)]
 Id = Annotated[str, Field(min_length=1, max_length=ID_LENGTH)]
 UserId = Annotated[str, Path(min_length=1, max_length=ID_LENGTH), AfterValidator(plain_id)]
-# Not checked against its bounds: other texts name no item, which is 404 to a call that reads.
+# The bounds are not checked: other texts name no item, for which a call that reads answers 404.
 ItemId = Annotated[
     str, Path(json_schema_extra={"minLength": 1, "maxLength": ID_LENGTH}), AfterValidator(plain_id)
 ]
@@ -76,7 +76,7 @@ async def check_parameters(request: Request) -> None:
     the answer be that of another request.
     """
     for name, value in request.path_params.items():
-        field = "id" if name == "item_id" else name  # as other refusals of items
+        field = "id" if name == "item_id" else name  # as in other refusals of items
         _check_utf8(request.scope["raw_path"], field, value)
     if not request.scope["query_string"]:
         return
@@ -85,24 +85,24 @@ async def check_parameters(request: Request) -> None:
     parameters = request.scope["route"].dependant.query_params
     known = [parameter.alias for parameter in parameters]
     if wrong := [*islice(_wrong_names(request.query_params, known), MOST_OTHERS + 1)]:
-        _, errors = request_params_to_args(parameters, request.query_params)  # which FastAPI would raise then
+        _, errors = request_params_to_args(parameters, request.query_params)  # that FastAPI would raise
         raise first_with_others([*wrong, *map(parameter_error, errors)])
 
 
-def _wrong_names(given: QueryParams, known: Sequence[str]) -> Iterator[InvalidFieldError]:
+def _wrong_names(sent: QueryParams, known: Sequence[str]) -> Iterator[InvalidFieldError]:
     seen: set[str] = set()
-    for name, value in given.multi_items():
+    for name, value in sent.multi_items():
         if name not in known:
             remedy = f"send {', '.join(known)} only" if known else "this call takes none"
-            # Without its value, which may be a key that was sent in the wrong place.
+            # The refusal omits the value, which may be a key that was sent in the wrong place.
             yield InvalidFieldError(name, None, f"unknown query parameter; {remedy}")
         elif name in seen and name not in _REPEATED:
             yield InvalidFieldError(name, value, "this parameter is sent twice; send it once")
         seen.add(name)
 
 
-# Not of probes and the page: orchestrators and scrapers append parameters of their own, as do websites and
-# mails.
+# Probes and the page don't check them: orchestrators and scrapers append parameters of their own, as do
+# websites and mails.
 CHECKED = (Depends(check_parameters),)
 
 

@@ -55,7 +55,7 @@ async def store_events(
     if bundle:
         fresh, _ = await parts.overlay.for_answer(bundle)
         unknown = item_warning(fresh, bundle.manifest.version, [event.item for event in events])
-        if warnings := [one for one in (_kind_warning(events, bundle.manifest), unknown) if one]:
+        if warnings := [text for text in (_kind_warning(events, bundle.manifest), unknown) if text]:
             answer["warning"] = ". ".join(warnings)
     return json_response(answer)
 
@@ -99,8 +99,8 @@ async def _move_sessions(events: Sequence[EventBody], store: HistoryStore) -> Mo
     if not users:
         return Moved(0, 0)
     newest = await store.recent(list(users), 1)
-    moved = [await store.move(one, to) for one, to in users.items() if newest[one].items]
-    return Moved(sum(one.new for one in moved), sum(one.known for one in moved))
+    moved = [await store.move(session, user) for session, user in users.items() if newest[session].items]
+    return Moved(sum(counts.new for counts in moved), sum(counts.known for counts in moved))
 
 
 def _check_kinds(events: Sequence[Event], manifest: Manifest) -> None:

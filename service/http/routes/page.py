@@ -18,10 +18,10 @@ router = APIRouter(include_in_schema=False)
 
 @router.get("/page/settings.json")
 async def settings_of_page(request: Request, parts: Parts) -> Response:
-    """Return what the page needs before its first call: public, as the page itself.
+    """Return the settings that the page needs before its first call; they are public, as the page is.
 
-    `pictures`: the origins of pictures that it may load. `admin_here`: whether this port takes admin calls;
-    `admin_url` is the page on the port that does, if the caller can reach it.
+    `pictures`: the origins of pictures that the page may load. `admin_here`: whether this port takes admin
+    calls; `admin_url` is the page on the port that does, if the caller can reach it.
     """
     admin_here = has_admin_calls(request.scope["server"], parts.admin_port)
     known = {

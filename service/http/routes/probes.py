@@ -73,5 +73,5 @@ async def docs_page() -> Response:
 
 @cache
 def _content(name: str) -> bytes:
-    """The bytes of a file of `STATIC`, kept: anybody may ask for them, and reading takes three threads."""
+    """The bytes of a file of `STATIC`, cached: anybody may ask for it, and reading takes three threads."""
     return (STATIC / name).read_bytes()

@@ -62,7 +62,7 @@ async def activations(parts: Parts) -> Response:
 
 
 async def _key_name(record: Recorded) -> str:
-    """The name of the request's key; the key that the service made for itself has none."""
+    """The name of the request's key; the key that the service made for itself has no name."""
     return (record.key.name if record.key else None) or "admin"
 
 
@@ -166,21 +166,21 @@ async def set_rules(
     A rule has to fit the catalog of the live version. Rules that are set already stay, with their time.
     """
     new = {name: Rule.model_validate(rule.model_dump()) for name, rule in body.rules.items()}
-    given = RuleSet(rules=new, time=now(), who=key_name)
-    if (size := len(given.encoded().encode())) > RULES_BYTES:
+    replacing = RuleSet(rules=new, time=now(), who=key_name)
+    if (size := len(replacing.encoded().encode())) > RULES_BYTES:
         message = f"the rules take {size} bytes as JSON; send at most {RULES_BYTES}"
         raise InvalidFieldError("rules", None, message)
     live = parts.model_holder.answering
-    if fault := given.fault(live.bundle.catalog):
+    if fault := replacing.fault(live.bundle.catalog):
         name, error = fault
         raise InvalidFieldError(f"rules.{name}.{error.field}", error.value, str(error))
 
     def later(routes: Routes) -> Routes:
-        if routes.rules.encoded() == given.encoded():  # perhaps by this very call, which a proxy repeats
+        if routes.rules.encoded() == replacing.encoded():  # perhaps by this call, which a proxy repeats
             return routes
         if body.since is not None:
             _check_since(body.since, routes.rules)
-        return routes.ruled(given)
+        return routes.ruled(replacing)
 
     return await _changed(parts, later)
 

@@ -31,14 +31,14 @@ Command = Sequence[bytes | str | int]
 EXAMPLE = "redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE][?prefix=NAME:&replicas=COUNT]"
 _PREFIX = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
-# What a client raises of a server that is not there, hangs, or is no Redis.
+# The exceptions of redis-py for a server that is absent, hangs, or is no Redis.
 _FAILURES = (exceptions.RedisError, OSError, EOFError, ValueError)
-# Replies of a cluster that sends a command elsewhere, or asks for patience; MovedError is an AskError.
+# Error replies by which a cluster redirects a command or asks to retry it; MovedError is an AskError.
 _REDIRECTIONS = (exceptions.AskError, exceptions.ClusterDownError, exceptions.TryAgainError)
 _SLOTS = 16_384
-# Seconds before a command is sent again, the first time at once: to the new master after the old one.
+# Seconds before each retry of a command. The first retry is immediate, as it goes to another master.
 _PAUSES = (0.0, 0.02, 0.04, 0.08, 0.16)
-# The slot map is not read again sooner: many calls meet a failed node at the same time.
+# The least seconds between two reads of the slot map: many calls meet a failed node at the same time.
 _LEAST_AGE = 0.1
 
 
@@ -54,10 +54,10 @@ class Node(NamedTuple):
 
 @dataclass(frozen=True)
 class RedisAddress:
-    """A parsed address: `prefix` starts all keys, `replicas` must confirm a write.
+    """A parsed address: `prefix` starts all keys, so many `replicas` must confirm a write.
 
-    `nodes` are the Redis, or those of a cluster that are asked for the others. `options` are further ones of
-    `redis.asyncio.Redis`.
+    `nodes` has the single Redis, or the nodes of a cluster that are asked for its other nodes. `options` are
+    further arguments of `redis.asyncio.Redis`.
 
     A cluster hashes the text between the first `{` and the next `}` of a key. The colon of a user's keys is
     inside the braces, so that this text is never empty; as the id is the rest of the key up to its last `}`,
@@ -95,7 +95,7 @@ class RedisAddress:
         return text[len(begin) : -len(end)] if text.startswith(begin) and text.endswith(end) else None
 
     def shared(self, name: str) -> str:
-        """A key of the items or of the members' record, which are in one slot."""
+        """A key of the items or of the members' record; all these keys are in one slot."""
         return f"{self.prefix}{{shared}}:{name}"
 
 
@@ -131,7 +131,7 @@ def read_address(address: str) -> RedisAddress:
 
 
 class Failures(NamedTuple):
-    """The errors that a store raises, and how it says that a key has foreign data."""
+    """The error types of a store, and its words for a key with foreign data."""
 
     unavailable: type[ServiceError]
     damaged: type[ServiceError]
@@ -159,7 +159,7 @@ class RedisClient:
         self._failures = failures
         self._servers: dict[Node, Redis] = {}
         self._free: defaultdict[Node, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(size))
-        self._owners = {0: address.nodes[0]}  # the master of each slot, one of a single Redis
+        self._owners = {0: address.nodes[0]}  # the master of each slot; a single Redis has slot 0 alone
         self._is_stale = address.is_cluster
         self._read_at = float("-inf")
         self._reading = asyncio.Lock()
@@ -167,9 +167,9 @@ class RedisClient:
     async def execute(self, commands: Sequence[Command], is_write: bool = False) -> list[Any]:
         """Send commands and return their replies; the first error reply is raised.
 
-        The key is the second word of each, or the first key of a script. Commands of one slot go together. A
-        write is confirmed by the address's number of replicas; too few are an error. After an error any of
-        the commands may have run.
+        The key is the second word of each command, or the first key of a script. Commands of one slot go
+        together. A write is confirmed by the address's number of replicas; too few confirmations are an
+        error. After an error any of the commands may have run.
         """
         replicas = self._address.replicas if is_write else 0
         wait: list[Command] = [["WAIT", replicas, round(self._seconds * 500)]] if replicas else []
@@ -196,7 +196,7 @@ class RedisClient:
         return (await self.execute([script_run(script, keys, values)], is_write))[0]
 
     async def masters(self) -> list[Node]:
-        """The servers that hold all keys, as they are now."""
+        """The servers that together hold all keys at present."""
         self._is_stale = self._address.is_cluster
         owners = await self._within_time(self._map())
         missing = _SLOTS - len(owners)
@@ -287,12 +287,12 @@ class RedisClient:
             return await self._exchange(self._address.nodes[0], commands)
         loop = asyncio.get_running_loop()
         end = loop.time() + self._seconds
-        asking: Node | None = None  # where the slot is being moved to, for these commands alone
+        asking: Node | None = None  # the node that the slot is being moved to, for these commands alone
         for pause in chain(_PAUSES, repeat(_PAUSES[-1])):
             node = asking or (await self._map()).get(slot, self._address.nodes[0])
             try:
                 if asking:  # ASKING holds for one command
-                    doubled = [one for command in commands for one in (["ASKING"], command)]
+                    doubled = [part for command in commands for part in (["ASKING"], command)]
                     replies = (await self._exchange(node, doubled))[1::2]
                 else:
                     replies = await self._exchange(node, commands)
@@ -324,7 +324,7 @@ class RedisClient:
         try:
             async with self._free[node]:
                 return await pipeline.execute(raise_on_error=False)
-        except BaseException:  # also where a call is cancelled: it hangs, perhaps
+        except BaseException:  # also where a call is cancelled, as the server may hang
             self._is_stale = self._address.is_cluster
             raise
 
@@ -335,11 +335,11 @@ class RedisClient:
             retry=Retry(NoBackoff(), 1),
             socket_timeout=None,  # each call has a timeout
             socket_connect_timeout=None,
-            max_connections=2 * self._size,  # one of a cancelled call is returned late
+            max_connections=2 * self._size,  # the connection of a cancelled call is returned late
             protocol=2,
             **self._address.options,
         )
-        server.response_callbacks.clear()  # one that fails leaves replies on the connection
+        server.response_callbacks.clear()  # a callback that fails leaves replies on the connection
         return server
 
 

@@ -6,10 +6,10 @@ as JSON, so that equal times sort by arrival. A script runs in one atomic step o
 without a change.
 
 A command may reach a server that hangs long after its caller gave up. So a deletion leaves a mark for some
-minutes, which each later append has to name: one that was sent before the deletion stores nothing. The mark
-is a member of the set of ids that is no id, as it is no UTF-8; its score is the time of its end. A key of its
-own would be missing for most users, and a cluster refuses scripts of present and missing keys while their
-slot moves.
+minutes, which each later append has to name: an append that was sent before the deletion stores nothing. The
+mark is a member of the set of ids that can't be an id, as it is no UTF-8; its score is the time of its end. A
+separate key would be missing for most users, and a cluster refuses scripts of present and missing keys while
+their slot moves.
 """
 
 import asyncio
@@ -35,20 +35,20 @@ from turret.service.stores.redis.shared import RedisItems, RedisRecords
 Result = TypeVar("Result")
 
 _LONG = 4_000  # reply texts, two an event; a longer reply is decoded in a thread, as it takes milliseconds
-# Of one read of `scan`: keys to look at, half of which are of events, and events of a user.
+# One read of `scan` looks at so many keys, half of which hold events, and at so many events of a user.
 _SCAN_KEYS, _SCAN_EVENTS = 200, 1_000
 _MOVED_PORTION = 1_000  # events that `move` copies and then removes
 _ARRIVAL_DIGITS = 16
 _MARK_MS = 600_000  # far longer than a network or a server that hangs keeps a command
 _CLAIM_MS = 60_000  # longer than a move whose caller waits; a move that fails leaves its claim
-# Of the fields of an event: event id, item and kind.
+# The types of an event's fields: event id, item and kind.
 _TYPES: tuple[frozenset[type], ...] = (frozenset({str}), frozenset({int, str}), frozenset({str, type(None)}))
 _LAST_TIME = 2**53  # milliseconds that a score holds exactly
 
 # KEYS: the events and the ids of each user. ARGV: the oldest time kept ('-inf' for all), the mark of each
-# user ('' for none), then for each event the index of its user, its time, its id and its JSON. Returns the
-# present marks, without a change, if there are others. Redis does not roll back a script that fails, so keys
-# of another type are an error before the first write, which is one that a full Redis refuses.
+# user ('' for none), then for each event the index of its user, its time, its id and its JSON. If the present
+# marks differ, returns them and changes nothing. Redis does not roll back a script that fails, so keys of
+# another type are an error before the first write, and the first write is one that a full Redis refuses.
 APPEND = """
 local marks, users, is_late = {}, #KEYS / 2, false
 local time = redis.call('TIME')
@@ -95,7 +95,7 @@ return stored
 """
 
 # KEYS: the user's events and ids. ARGV: the oldest time that counts or '-inf', and the milliseconds that the
-# mark lasts. No two marks are the same. A full Redis sets it too, as it comes after the deletion.
+# mark lasts. No two marks are the same. A full Redis sets the mark too, as this comes after the deletion.
 FORGET = """
 local deleted = redis.call('ZCOUNT', KEYS[1], ARGV[1], '+inf')
 local time = redis.call('TIME')
@@ -107,8 +107,9 @@ redis.call('PEXPIRE', KEYS[2], ARGV[2])
 return deleted
 """
 
-# KEYS: the user's events and claim. ARGV: the user that they are moved to, the milliseconds of the claim, the
-# number of events. Returns the oldest ones with their scores; none while another user has the claim.
+# KEYS: the user's events and claim. ARGV: the user that the events are moved to, the milliseconds of the
+# claim, the number of events. Returns the oldest events with their scores; none while another user has the
+# claim.
 CLAIM = """
 if (redis.call('GET', KEYS[2]) or ARGV[1]) ~= ARGV[1] then
   return {}
@@ -137,8 +138,8 @@ end
 class RedisHistory:
     """A HistoryStore in one Redis (6.2 or later) and its replicas: every call is one round trip.
 
-    In a cluster it is one for each user, all at the same time, and `append` is atomic for each: after an
-    error, a part of them may have their events, and the same call completes it.
+    In a cluster every call is one round trip for each user, all at the same time, and `append` is atomic for
+    each user: after an error, some users may have their events, and repeating the call stores the others.
 
     Its durability depends on the server's settings (docs/histories.md). `connections` and `seconds` bound one
     process's connections and waits. It connects at the first call. Raises ServiceError for a faulty address.
@@ -159,19 +160,19 @@ class RedisHistory:
         users: dict[str, list[Event]] = {}
         for event in drop_expired(events, oldest_kept(self._keep_days)):
             users.setdefault(event.user, []).append(event)
-        # One script writes those of all users; in a cluster of one, as its keys have to be in one slot.
-        groups = [{user: own} for user, own in users.items()] if self._address.is_cluster else [users]
+        # One script writes the events of all users; in a cluster of one user, as all its keys have one slot.
+        groups = [{user: batch} for user, batch in users.items()] if self._address.is_cluster else [users]
         marks: dict[str, bytes] = {}
         stored = 0
         while groups and users:
             scripts = [self._appending(group, marks) for group in groups]
             replies = await self._redis.execute(scripts, is_write=True)
             stored += sum(reply for reply in replies if isinstance(reply, int))
-            # Users who were deleted a moment ago: their marks were not known.
+            # These groups have users who were deleted a moment ago: their marks were not known.
             late = {place: reply for place, reply in enumerate(replies) if isinstance(reply, list)}
             groups = [groups[place] for place in late]
-            for group, found in zip(groups, late.values(), strict=True):
-                marks.update(zip(group, found, strict=True))
+            for group, present in zip(groups, late.values(), strict=True):
+                marks.update(zip(group, present, strict=True))
         return stored
 
     async def recent(self, users: Sequence[str], limit: int) -> dict[str, History]:
@@ -212,14 +213,14 @@ class RedisHistory:
         return int(cursor_after), [user for user in users if user is not None]
 
     async def _scan_users(self, users: Sequence[str], first: int, last: int) -> AsyncIterator[list[Event]]:
-        """Iterate over the events of some users; the first ones of all are read together."""
+        """Iterate over the events of some users; the first portions of all users are read together."""
         replies = await self._redis.execute([self._in_range(user, first, 0, last) for user in users])
         for user, reply in zip(users, replies, strict=True):
             events = self._events(user, reply)
             start, skipped = first, 0
             while events:
                 yield events
-                # Events of equal times keep the order of arrival, so that as many of them can be skipped.
+                # Events of equal times keep the order of arrival, so the next read skips those already seen.
                 newest = events[-1].time
                 skipped = skipped * (newest == start) + sum(event.time == newest for event in events)
                 start = newest
@@ -232,7 +233,7 @@ class RedisHistory:
         return deleted
 
     async def move(self, user: str, to: str) -> Moved:
-        # Two users may be on two servers, so a portion is with both of them for a moment.
+        # The two users may be on two servers, so a portion belongs to both of them for a moment.
         keys, claim, moved = self._keys(user), self._address.claim(user), Moved(0, 0)
         while True:
             reply = await self._redis.run(CLAIM, [keys[0], claim], [to, _CLAIM_MS, _MOVED_PORTION])
@@ -297,13 +298,13 @@ def encode_event(event: Event) -> bytes:
 
 
 def decode_events(user: str, reply: list[bytes]) -> list[Event]:
-    """Decode members with their scores to events, in their order. Raises an error for others."""
+    """Decode members with their scores to events, in their order. Raises an error for foreign members."""
     pairs = zip(_fields(reply[::2]), _times(reply[1::2]), strict=True)
     return [Event(event_id, user, item, time, kind) for (event_id, item, kind), time in pairs]
 
 
 def decode_history(reply: list[bytes]) -> History:
-    """Decode members with their scores, newest first. Raises an error for others."""
+    """Decode members with their scores, newest first. Raises an error for foreign members."""
     pairs = zip(_fields(reply[-2::-2]), _times(reply[::-2]), strict=True)
     return History.of([(item, time, kind) for (_, item, kind), time in pairs])
 
@@ -329,8 +330,8 @@ def _times(scores: list[bytes]) -> list[int]:
 def _warnings(info: object, appendfsync: object, replicas: int | None) -> Iterator[str]:
     """Name the settings of a server that lose acknowledged events.
 
-    `info` and `appendfsync` are its replies, or errors where they are not allowed; `replicas` have to confirm
-    a write to a master of a cluster.
+    `info` and `appendfsync` are the server's replies, or errors where the commands are not allowed. In a
+    cluster, so many `replicas` have to confirm a write to a master; None for a single Redis.
     """
     text = info.decode("utf-8", "replace") if isinstance(info, bytes) else ""
     values = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)

@@ -1,4 +1,4 @@
-"""What members share in a Redis, in one slot of a cluster: their record and reports, and changed items."""
+"""The state that members share in a Redis, in one slot of a cluster: record, reports, changed items."""
 
 from collections.abc import Sequence
 
@@ -7,10 +7,11 @@ from turret.service.stores.contract import CHANGES_PAGE, Change, Changes, Member
 from turret.service.stores.redis.client import Command, Failures, RedisClient, read_address
 
 _CONNECTIONS = 4
-_AT_ONCE = 500  # changes of one call; a Redis runs nothing else meanwhile
+_AT_ONCE = 500  # changes of one call; a Redis runs nothing else during the call
 
-# KEYS: the record. ARGV: the expected record ('' for none), the new one. Returns the record afterwards. Its
-# revision is a time in microseconds, so that a record that was lost and is written again has another one.
+# KEYS: the record. ARGV: the expected record ('' for none), the new record. Returns the record afterwards.
+# Its revision is a time in microseconds, so that a record that was lost and is written again has another
+# revision.
 SWAP = """
 local record = redis.call('HGET', KEYS[1], 'record') or ''
 if record ~= ARGV[1] then
@@ -24,8 +25,8 @@ return ARGV[2]
 """
 
 # KEYS: the reports by member, each after its time in milliseconds. ARGV: the member ('' writes nothing), its
-# report, the milliseconds after which a silent one is forgotten. Returns for each member the name, its age in
-# milliseconds and the report.
+# report, the milliseconds after which a silent member is forgotten. Returns for each member the name, the age
+# of its report in milliseconds, and the report.
 MEMBERS = """
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -48,7 +49,8 @@ end
 return result
 """
 
-# KEYS: the lease. ARGV: its holder, the milliseconds that it lasts, 0 to return it. Returns 0 if it is taken.
+# KEYS: the lease. ARGV: its holder, the milliseconds that it lasts, 0 to return it. Returns 0 if another
+# holder has it.
 LEASE = """
 if (redis.call('GET', KEYS[1]) or ARGV[1]) ~= ARGV[1] then
   return 0
@@ -101,7 +103,7 @@ class RedisRecords:
         values: Command = [name, report, round(forget_after * 1000)]
         reply = await self._redis.run(MEMBERS, [self._reports], values, is_write=False)
         return tuple(
-            # A report that is dated in the future is as old as it is early: nobody waits for it.
+            # A report from the future counts as old by the same time, so that nobody waits for its member.
             Member(member.decode("utf-8", "replace"), abs(age) / 1000, said)
             for member, age, said in zip(reply[::3], reply[1::3], reply[2::3], strict=True)
         )
@@ -120,8 +122,8 @@ class RedisRecords:
         await self._redis.close()
 
 
-# KEYS: the values by id, the ids by number. ARGV: of each change the id, its value, and the number of the
-# change before it (or nothing: any). Returns the number of each, 0 if another change came before.
+# KEYS: the values by id, the ids by number. ARGV: for each change the id, its value, and the number of the
+# change before it ('' for any). Returns the number of each change, 0 if another change came before.
 CHANGE = """
 local last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2] or 0
 local numbers = {}
@@ -157,7 +159,7 @@ return result
 class RedisItems:
     """An ItemStore in a Redis, under the prefix of its address; it connects at the first call.
 
-    Its durability is that of histories there (docs/histories.md).
+    Its durability is that of histories in a Redis (docs/histories.md).
     """
 
     def __init__(self, address: str, seconds: float = 5.0) -> None:
@@ -175,17 +177,17 @@ class RedisItems:
         return numbers
 
     async def last(self, items: Sequence[str]) -> list[Change | None]:
-        found: list[Change | None] = []
+        changes: list[Change | None] = []
         for first in range(0, len(items), _AT_ONCE):
             part, (values, order) = items[first : first + _AT_ONCE], self._keys
-            # A value may be newer than its number: a change that follows this number is refused then.
-            commands = [[["ZSCORE", order, item], ["HGET", values, item]] for item in part]
-            flat = await self._redis.execute([one for pair in commands for one in pair])
-            found += [
+            # A value may be newer than its number; a new change with `after` this number is refused then.
+            pairs = [[["ZSCORE", order, item], ["HGET", values, item]] for item in part]
+            flat = await self._redis.execute([command for pair in pairs for command in pair])
+            changes += [
                 _read(item.encode(), int(float(number)), value or b"") if number else None
                 for item, number, value in zip(part, flat[::2], flat[1::2], strict=True)
             ]
-        return found
+        return changes
 
     async def changes(self, since: int, limit: int = CHANGES_PAGE) -> Changes:
         last, *rest = await self._redis.run(SINCE, self._keys, [since, limit], is_write=False)
@@ -204,7 +206,7 @@ def _written(change: NewChange) -> tuple[str, bytes, int | str]:
 
 
 def _read(item: bytes, number: int, value: bytes) -> Change:
-    """Parse a value; a foreign one gets features that are no JSON, which readers ignore."""
+    """Parse a value; a foreign value gets features that are no JSON, which readers ignore."""
     try:
         time, *parts = value.split(b"\n")
         features, fields = parts or (None, None)

@@ -15,7 +15,7 @@ from turret.service.errors import ServiceError
 
 Result = TypeVar("Result")
 
-_BUSY_SECONDS = 5.0  # for processes that start together
+_BUSY_SECONDS = 5.0  # to wait for processes that start together
 _DAMAGED = "it is damaged: move it away, or restore a copy"
 _REMEDIES = {
     sqlite3.SQLITE_BUSY: "another process has locked it; start again when that has finished",
@@ -29,8 +29,8 @@ _log = logging.getLogger("turret.store")
 class Database:
     """A connection, and with a `name` the thread that all its statements run in.
 
-    A thread costs a call about 25 microseconds and keeps disk waits out of the event loop. `failing` makes
-    the error that a call raises of one of SQLite or the disk.
+    A thread costs a call about 25 microseconds and keeps disk waits out of the event loop. `failing` converts
+    an error of SQLite or of the disk into the one that a call raises.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ def open_file(
     version: int = 1,
     remedy: str = "name a writable path with --store sqlite:///PATH",
 ) -> sqlite3.Connection:
-    """Connect to a file (None: in memory), and create its `tables`, of a format `version`, in a new one.
+    """Connect to a file (None: in memory); a new file gets `tables`, in the format `version`.
 
     Raises ServiceError, which ends with `remedy` where a path can't be written. A complete file is not
     written, so it opens on a full disk. The file is private, see `make_private`.
@@ -119,7 +119,7 @@ def make_private(path: Path) -> None:
     """Create a file with mode 0600, and missing folders with mode 0700: the contents are personal data.
 
     An existing file gets mode 0600; a warning is logged where another user owns it. SQLite creates the files
-    beside it with its mode. Raises OSError.
+    beside this one with its mode. Raises OSError.
     """
     make_parents(path)
     if not path.exists():
@@ -155,11 +155,11 @@ def _open(path: Path | None, wait: float, tables: str, version: int) -> sqlite3.
 
 def _prepare(connection: sqlite3.Connection, path: Path | None, tables: str, version: int) -> None:
     query = "PRAGMA user_version"
-    (found,) = connection.execute(query).fetchone()
-    if found not in (0, version):
-        raise ServiceError(f"{path} has format {found}, and this release reads {version}; name another file")
+    (stored,) = connection.execute(query).fetchone()
+    if stored not in (0, version):
+        raise ServiceError(f"{path} has format {stored}, and this release reads {version}; name another file")
     connection.execute("PRAGMA journal_mode = WAL")
-    if found != version:
+    if stored != version:
         with transaction(connection):
             if connection.execute(query).fetchone() == (0,):  # else another process was quicker
                 for statement in tables.split(";"):

@@ -27,7 +27,7 @@ from turret.service.stores.sqlite.shared import SqliteItems
 _Position = tuple[str | bytes, int, int]  # the primary key of a row: user, time, arrival
 
 # The primary key places a history on neighbouring pages; the unique key finds a user's event id. `item` has
-# no type: integers come back as integers, texts as texts. `arrival` counts a user's events of one time.
+# no type: integers come back as integers, texts as texts. `arrival` counts a user's events of equal time.
 _VERSION = 2
 _TABLES = """
 CREATE TABLE events (
@@ -77,9 +77,9 @@ _USER = itemgetter(1)  # of an event
 
 @dataclass(eq=False)
 class _Append:
-    """The events of a call, and once they are written the number of new ones, or the error.
+    """The events of a call to `append`, and after the write the number of new events, or the error.
 
-    A call that gives up takes its events back: written later, they would outlive a `forget` meanwhile.
+    A call that is cancelled takes its events back: written later, they would outlive a `forget` in between.
     """
 
     events: Sequence[Event]
@@ -90,7 +90,7 @@ class SqliteHistory:
     """A HistoryStore in WAL mode: one thread writes, two threads read, each with its own connection.
 
     Several processes may open the same file. Appends that arrive during a write are written together, with
-    one disk sync (synchronous=FULL). Long reads have their own thread, so that short ones of other users
+    one disk sync (synchronous=FULL). Long reads have their own thread, so that short reads of other users
     don't wait for them. With `keep_days` each append also deletes some expired events. Without a path, the
     histories are in memory, in one connection without a thread. Raises ServiceError when the file can't be
     opened.
@@ -155,7 +155,7 @@ class SqliteHistory:
             rows = connection.execute(_SCAN, (*position, *end, first, last))
             return list(map(Event._make, rows)), end
 
-        # Each read visits a number of rows, so that none lasts long where few of them are in the range.
+        # Each read visits a fixed number of rows, so that no read lasts long where few rows are in the range.
         while position != _END:
             events, position = await self._long.run(read)
             if events:
@@ -175,9 +175,9 @@ class SqliteHistory:
             await database.close()
 
     async def _take(self, user: str, to: str | None) -> Moved:
-        """Delete a user's events, which become those of `to`, in portions.
+        """Delete a user's events in portions, and store them as events of `to`, if given.
 
-        Those that have expired do not count; without `to` all others are new.
+        Expired events do not count; without `to` all others count as new.
         """
 
         def take_oldest(connection: sqlite3.Connection) -> tuple[int, int, int]:
@@ -199,7 +199,7 @@ class SqliteHistory:
         return HistoryUnavailableError(f"{self._name} unavailable: {error}")
 
     def _write_group(self, connection: sqlite3.Connection) -> None:
-        """Write the calls that wait, up to a number of events."""
+        """Write waiting calls, until these have `_GROUP_EVENTS` events."""
         calls: list[_Append] = []
         count = 0
         while self._waiting and count < _GROUP_EVENTS:
@@ -208,7 +208,7 @@ class SqliteHistory:
         self._write(connection, calls)
 
     def _write(self, connection: sqlite3.Connection, calls: Sequence[_Append]) -> None:
-        """Write calls together; on failure each alone, as one of them may be too large for the disk."""
+        """Write calls together; on failure each alone, as one call may be too large for the disk."""
         outcomes: Sequence[int | Exception]
         try:
             outcomes = self._insert(connection, calls)
@@ -225,12 +225,12 @@ class SqliteHistory:
         self._check_identity()
         oldest = oldest_kept(self._keep_days)
         with transaction(connection):
-            # Sorted by user, as a user's rows go into the same pages.
+            # Events are sorted by user, as a user's rows go into the same pages.
             stored = [
                 connection.executemany(_INSERT, sorted(drop_expired(call.events, oldest), key=_USER)).rowcount
                 for call in calls
             ]
-            if self._keep_days is not None:  # some rows, cyclically
+            if self._keep_days is not None:  # each append sweeps some rows, cyclically
                 end = _portion_end(connection, self._sweep_position, _SWEEP_PORTION)
                 connection.execute(_SWEEP, (*self._sweep_position, *end, oldest))
                 self._sweep_position = _BEGINNING if end == _END else end
@@ -243,7 +243,7 @@ class SqliteHistory:
 
 
 def _portion_end(connection: sqlite3.Connection, position: _Position, size: int) -> _Position:
-    """The last one of the next `size` rows, _END if there are fewer."""
+    """The position of the last of the next `size` rows; _END if there are fewer."""
     end: _Position = connection.execute(_AFTER_END, (*position, size - 1)).fetchone()
     return end or _END
 
@@ -257,8 +257,8 @@ def _open(settings: Settings) -> Stores:
     path = Path(settings.store.partition("://")[2].removeprefix("/"))
     if not path.name:
         raise ServiceError(f"{settings.store!r} names no file; write sqlite:///PATH")
-    # In a file of their own, changes of items don't wait for events, and either file can be copied, restored
-    # or moved alone.
+    # Items have a separate file, so that their changes don't wait for events, and either file can be copied,
+    # restored or moved alone.
     items = path.with_name(f"{path.stem}.items{path.suffix}")
     return Stores(SqliteHistory(path, settings.keep_days), SqliteItems(items))
 

@@ -1,4 +1,4 @@
-"""What members share in SQLite files: their record, which lives as long as the service, and changed items."""
+"""The state that members share in SQLite files: a record, which lives as long as the service, and items."""
 
 import asyncio
 import logging
@@ -38,7 +38,7 @@ CREATE TABLE members (name TEXT PRIMARY KEY, time REAL NOT NULL, report BLOB NOT
 """
 _POLL = "SELECT revision, items FROM state"
 _READ = "SELECT record FROM state"
-# A time, so that a record that was lost and is written again has another revision.
+# The revision is a time, so that a record that was lost and is written again has another revision.
 _SWAP = "UPDATE state SET revision = max(revision + 1, ?), record = ?"
 _ANNOUNCE = "UPDATE state SET items = ? WHERE items < ?"
 _TAKE = "UPDATE state SET holder = ?, lease_end = ? WHERE holder = ? OR lease_end <= ?"
@@ -53,8 +53,8 @@ _log = logging.getLogger("turret.replicas")
 def shared_folder(place: Path | None = None) -> Iterator[Path]:
     """Make the folder that the members of a service share on one machine, and remove it after the block.
 
-    It is in `place`, or in the folder of temporary files, also while `place` has no room: answers go on when
-    its disk is full. Raises ServiceError.
+    The folder is in `place`, or among temporary files if `place` is None or has no room: the service goes on
+    answering when the disk of `place` is full. Raises ServiceError.
     """
     with ExitStack() as stack:
         try:
@@ -74,7 +74,7 @@ def shared_folder(place: Path | None = None) -> Iterator[Path]:
 
 
 def store_folder(settings: Settings) -> Path | None:
-    """The folder of a store in a file, where nobody cleans up; None for a store elsewhere."""
+    """The folder of a store in a file, which no cleaner of temporary files empties; None for other stores."""
     scheme, _, path = settings.store.partition(":///")
     return Path(path).absolute().parent if scheme == "sqlite" else None
 
@@ -91,13 +91,13 @@ def open_records(settings: Settings, folder: Path) -> RecordStore:
 class SqliteRecords:
     """A RecordStore in an SQLite file in WAL mode, private to its user.
 
-    It is opened in each member, after the fork. Members may be killed at any moment, but not the machine: the
+    Each member opens it after the fork. Members may be killed at any moment, but not the machine: the
     file begins empty with the service, so nothing is synced to the disk. Ages and leases are measured by the
     monotonic clock, which the processes of a machine share. `poll` and `read` run in the event loop, as no
     writer blocks them; everything else runs in a thread. Raises ServiceError when the file can't be opened.
 
-    Members that have a deleted file open share it no longer with those that start: `poll` notices that, and
-    opens the file again, which is empty then as a Redis that was flushed.
+    If the file is deleted, the members that have it open no longer share it with members that start: `poll`
+    notices that, and opens the file again, which is then empty like a Redis that was flushed.
     """
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
@@ -107,7 +107,7 @@ class SqliteRecords:
         self._open()
 
     def _open(self) -> None:
-        """Open the file as the others do, or a new one where it lacks a part; members take turns."""
+        """Open the file of the other members, or a new file where a part is missing; members take turns."""
         lock = self._path.with_suffix(".lock")
         try:
             make_private(lock)
@@ -222,7 +222,7 @@ CREATE TABLE items (
     fields BLOB
 );
 """
-# The new number exceeds all, also that of an earlier change of the same item.
+# The new number exceeds all others, also that of an earlier change of the same item.
 _CHANGE = "INSERT OR REPLACE INTO items (item, number, time, features, fields) VALUES (?, ?, ?, ?, ?)"
 _SINCE = "SELECT item, number, time, features, fields FROM items WHERE number > ? ORDER BY number LIMIT ?"
 _OF_ITEM = "SELECT item, number, time, features, fields FROM items WHERE item = ?"
@@ -231,7 +231,7 @@ _ITEM_LOCK_SECONDS = 2.0  # to wait for another process's lock
 
 
 class SqliteItems:
-    """An ItemStore in WAL mode with synchronous=FULL, or without a path in memory.
+    """An ItemStore in an SQLite file in WAL mode with synchronous=FULL; without a path, in memory.
 
     Raises ServiceError when the file can't be opened.
     """
@@ -279,5 +279,5 @@ def _number(change: Change | None) -> int:
 
 
 def _last_of(connection: sqlite3.Connection, item: str) -> Change | None:
-    found = connection.execute(_OF_ITEM, (item,)).fetchone()
-    return None if found is None else Change(*found)
+    row = connection.execute(_OF_ITEM, (item,)).fetchone()
+    return None if row is None else Change(*row)

@@ -43,7 +43,7 @@ export function post(path, body, options = {}) {
  * Call the service.
  * @param {string} path relative to the page
  * @param {{method?: string, body?: any, signal?: AbortSignal, as?: "json" | "text" | "arrayBuffer", open?: boolean, keepalive?: boolean}} options
- *   `as`: the form of the answer; `open`: the call needs no key; `keepalive`: it outlives the page
+ *   `as`: the form of the answer; `open`: the call needs no key; `keepalive`: the call outlives the page
  */
 export async function call(path, { method = "GET", body, signal, as = "json", open = false, keepalive = false } = {}) {
   const slot = path.startsWith("admin/") ? "admin" : "read";
@@ -71,7 +71,7 @@ export async function call(path, { method = "GET", body, signal, as = "json", op
   const detail = (await response.json().catch(() => ({}))).error;
   if (response.status === 401 || response.status === 403) {
     if (response.status === 401 && key) forgetKey(key);
-    const reason = detail?.message.split(";")[0] ?? "the service refused the key"; // then it says how curl sends one
+    const reason = detail?.message.split(";")[0] ?? "the service refused the key"; // the rest says how curl sends a key
     askForKey(slot, key ? `${reason[0].toUpperCase()}${reason.slice(1)}. Enter another one.` : "");
     throw new KeyError(response.status);
   }

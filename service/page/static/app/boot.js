@@ -1,4 +1,4 @@
-/** Load the modules of the first view once the frame of the page is painted: loaded with it, they delay it. */
+/** Load the modules of the first view once the frame of the page is painted: loaded with the frame, they delay it. */
 
 const FIRST = [
   "app/api.js", "app/catalog.js", "app/dom.js", "app/format.js", "app/keys.js", "app/pulse.js", "app/state.js",

@@ -5,7 +5,7 @@ import { h } from "./dom.js";
 import { inUnit, text } from "./format.js";
 
 let loading = null;
-/** The answer of /v1/fields, or one without fields before it arrived. */
+/** The answer of /v1/fields; an answer without fields before that has arrived. */
 export let catalog = { version: null, title: null, picture: null, show: [], fields: [] };
 const known = new Map();
 const LONGEST_ADDRESS = 8000; // the service refuses a head of more than 16 kB
@@ -46,7 +46,7 @@ export function* inAddresses(ids) {
   if (part.length) yield part;
 }
 
-/** Look items up by id; resolves to a Map of the known ones. */
+/** Look items up by id; resolves to a Map of the known items. */
 export async function lookUp(ids, signal) {
   const missing = [...new Set(ids)].filter((id) => !known.has(id));
   for (const part of inAddresses(missing)) remember((await get("v1/items", { id: part, limit: 50 }, { signal })).items);
@@ -59,7 +59,7 @@ export function nameOf(item) {
   return value === null || value === undefined || value === "" ? String(item.id) : text(value, 200);
 }
 
-/** The name of an id that may be known. */
+/** The name of an item by its id; the id while the item is unknown. */
 export function nameOfId(id) {
   return nameOf(known.get(String(id)) ?? { id });
 }
@@ -67,7 +67,7 @@ export function nameOfId(id) {
 /** Whether a name takes more than a line. */
 export const isLong = (name) => name.length > 60;
 
-/** An element with a name; of a long one two lines are shown, and all of it under the pointer. */
+/** An element with a name; a long name is shown in two lines, and in full under the pointer. */
 export function named(tag, name, { class: kind = "title", ...attributes } = {}) {
   return h(tag, { class: isLong(name) ? `${kind} long` : kind, title: isLong(name) && name, ...attributes }, name);
 }
@@ -77,7 +77,7 @@ const fieldOf = (name) => catalog.fields.find((field) => field.name === name);
 /** The name of a field for people: its label, else the name of its column. */
 export const labelOf = (name) => fieldOf(name)?.label ?? name;
 
-/** The fields of an item that the catalog names for people; without such names a few, short ones first. */
+/** The fields of an item that the catalog names for people; without such names a few fields, short ones first. */
 function details(item, most) {
   const isSentence = ([, value]) => value.length > 40;
   const named = catalog.show.map((name) => [name, item.fields?.[name]]);

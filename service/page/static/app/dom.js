@@ -47,7 +47,7 @@ export function spoken(text) {
   return h("span", { class: "spoken" }, text);
 }
 
-/** A bar of a `share` of 0 to 1; the number beside it says the same, so it is hidden from screen readers. */
+/** A bar of a `share` of 0 to 1; the number beside it says the same, so the bar is hidden from screen readers. */
 export function bar(share, kind = "") {
   const inner = h("span", { class: "bar-value" });
   inner.style.width = `${Math.max(0, Math.min(1, share || 0)) * 100}%`;

@@ -1,7 +1,7 @@
 /** Calls of which only the newest counts. */
 
 /**
- * Wrap a call so that a new one aborts the one before; an answer that was overtaken never resolves.
+ * Wrap a call so that a new call aborts the call before; an answer that was overtaken never resolves.
  * @template T
  * @param {(signal: AbortSignal, ...rest: any[]) => Promise<T>} work
  * @returns {((...rest: any[]) => Promise<T>) & {cancel: () => void}}

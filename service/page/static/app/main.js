@@ -15,7 +15,7 @@ const MODULES = {
 };
 const TITLES = { try: "Try", compare: "Compare", map: "Map", service: "Service" };
 const main = document.getElementById("main");
-const made = {};
+const views = {};
 let shown = null;
 
 /** Show the view of the state; a view has `element`, `heading`, `update()`, `refresh()` and `leave()`. */
@@ -30,13 +30,13 @@ async function route({ isFirst = false } = {}) {
   address.hidden = !problems.length;
   fill(address, problems.map((problem) => sentence(problem, "warning")));
   if (shown === state.view) {
-    made[shown]?.update();
+    views[shown]?.update();
     return;
   }
-  made[shown]?.leave();
+  views[shown]?.leave();
   const name = (shown = state.view);
   try {
-    made[name] ??= (await MODULES[name]()).create();
+    views[name] ??= (await MODULES[name]()).create();
   } catch { // the service is gone, or of another release
     if (shown === name) {
       shown = null;
@@ -45,13 +45,13 @@ async function route({ isFirst = false } = {}) {
     return;
   }
   if (shown !== name) return;
-  fill(main, made[name].element);
-  if (!isFirst) made[name].heading.focus();
-  made[name].refresh();
+  fill(main, views[name].element);
+  if (!isFirst) views[name].heading.focus();
+  views[name].refresh();
 }
 
 function refresh() {
-  if (pulse.live !== null) made[shown]?.refresh();
+  if (pulse.live !== null) views[shown]?.refresh();
 }
 
 function tellTrouble() {
@@ -76,7 +76,7 @@ async function start() {
   for (const link of document.querySelectorAll("a[data-view]")) link.draggable = false;
   document.getElementById("skip").addEventListener("click", (event) => {
     event.preventDefault();
-    (made[shown]?.heading ?? main).focus();
+    (views[shown]?.heading ?? main).focus();
   });
   pulse.addEventListener("trouble", tellTrouble);
   pulse.addEventListener("back", async () => {

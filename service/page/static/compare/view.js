@@ -31,7 +31,7 @@ export function create() {
   let elsewhere = null; // where answers are compared, if not here; measurements are shown all the same
 
   const open = latest((signal, version) => post("admin/comparison", { version }, { signal }));
-  // Every call names its version: another tab may compare another one meanwhile.
+  // Every call names its version: another tab may compare another version meanwhile.
   const ofVersion = (path, version) => `admin/comparison${path}?${new URLSearchParams({ version })}`;
   const recommend = latest((signal, version, request) => post(ofVersion("/recommend", version), request, { signal }));
   const tell = (error) => error instanceof KeyError ? fill(messages) : fill(messages, sentence(error.message, "warning"));

@@ -5,7 +5,7 @@ const CLOSEST = 400;
 export function createCamera() {
   const camera = {
     x: 0.5, y: 0.5, scale: 1, width: 1, height: 1, fit: 1,
-    /** Take the size of the canvas in pixels; the first one shows everything. */
+    /** Take the size of the canvas in pixels; the first size shows everything. */
     resize(width, height) {
       const { zoom } = camera;
       Object.assign(camera, { width, height, fit: Math.min(width, height) * 0.94 });

@@ -51,7 +51,7 @@ export function createGroups(onChange) {
     }));
   }
 
-  /** Colour by the chosen field, else by `telling`, else by the first one. */
+  /** Colour by the chosen field, else by `telling`, else by the first field. */
   async function update(telling, { force = false } = {}) {
     const fields = colourable();
     const wanted = state.colour ?? telling ?? fields[0]?.name ?? "none";
@@ -82,7 +82,7 @@ export function createGroups(onChange) {
     element: h("section", {}, h("label", { for: "colour", class: "control-name" }, "Colour by"), select, legend),
     update,
     get codes() { return codes; },
-    /** The colours by code as #rrggbb; the last one is that of points without a value. */
+    /** The colours by code as #rrggbb; the last colour is that of points without a value. */
     get colours() {
       if (!codes) return [variable("--accent-bar"), variable("--accent-bar")];
       const shown = present.groups.map((_, index) => (hidden.has(index) ? "" : variable(nameOf(index))));

@@ -10,7 +10,7 @@ import { bodyOf, callOf, conditionsOf } from "../query/body.js";
 
 const MOST = 50;
 
-/** The ids of the history, oldest first: of the list, or of the stored events. */
+/** The ids of the history, oldest first: from the list, or from the stored events. */
 async function historyIds(signal) {
   if (state.user === null) return state.history;
   const { events } = await get(`v1/users/${inPath(state.user)}`, {}, { signal });

@@ -8,7 +8,7 @@ const FEW = 4000;
 /**
  * @param {HTMLCanvasElement} canvas
  * @returns {(points: object, codes: Uint8Array|null, colours: string[], camera: object, ratio: number) => void}
- *   `colours[code]` is the colour of a group as #rrggbb, or "" where the group is hidden; the last one is that of
+ *   `colours[code]` is the colour of a group as #rrggbb, or "" where the group is hidden; the last is that of
  *   points without a value.
  */
 export function createPainter(canvas) {

@@ -1,4 +1,4 @@
-/** The points of the map, and which is nearest to a position. */
+/** The points of the map, and the search of the nearest point. */
 
 import { get } from "../app/api.js";
 

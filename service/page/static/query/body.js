@@ -28,7 +28,7 @@ export function bodyOf(state, { explain = false } = {}) {
   return body;
 }
 
-/** The conditions of a state in words, for where its controls are not shown; empty without any. */
+/** The conditions of a state in words, for views without controls; empty without conditions. */
 export function conditionsOf(state) {
   const list = (word, names) => names.length > 0 && `${word}${names.length > 1 ? "s" : ""} ${names.map(labelOf).join(", ")}`;
   return [list("filter", Object.keys(state.filter)), list("cap", Object.keys(state.cap)),

@@ -100,13 +100,13 @@ function typed(field, values, chosen, toggle) {
   const input = h("input", { id, type: "text", autocomplete: "off" });
   const offered = new Set(values.map((each) => each.value));
   const chips = h("ul", { class: "chips" });
-  const own = new Set(chosen.filter((value) => !offered.has(value)));
-  const draw = () => fill(chips, [...own].map((value) => h("li", {}, String(value),
-    button("×", () => { own.delete(value); toggle(value, false); draw(); input.focus(); }, { class: "icon", "aria-label": `Remove ${value}` }))));
+  const others = new Set(chosen.filter((value) => !offered.has(value)));
+  const draw = () => fill(chips, [...others].map((value) => h("li", {}, String(value),
+    button("×", () => { others.delete(value); toggle(value, false); draw(); input.focus(); }, { class: "icon", "aria-label": `Remove ${value}` }))));
   const add = () => {
     const value = input.value.trim();
     if (!value) return;
-    own.add(value);
+    others.add(value);
     input.value = "";
     toggle(value, true);
     draw();

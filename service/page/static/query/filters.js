@@ -5,10 +5,10 @@ import { button, fill, h } from "../app/dom.js";
 import { change, state } from "../app/state.js";
 import { editorOf, isEditable } from "./condition.js";
 
-/** Conditions of conditions, not of fields. */
+/** The names that combine conditions; all other names are fields. */
 const COMBINING = ["all", "any", "not"];
 
-/** Of which version and filter the controls are. */
+/** A text that identifies the version and the filter of the controls. */
 const mark = (filter) => JSON.stringify([catalog.version, filter]);
 
 function hintOf(name, field) {

@@ -51,7 +51,7 @@ export function createPanel() {
   const element = h("div", { class: "panel" },
     h("section", { class: "card", "aria-label": "History" }, h("h2", {}, "History"), segments, list.element, user.element, question.element),
     h("details", { class: "card", id: "controls", open: !matchMedia("(max-width: 60rem)").matches }, h("summary", {}, h("h2", {}, "Controls"), conditions), controls.element));
-  /** Wait until it is known whether the live version answers questions; then it begins with one. */
+  /** Wait until it is known whether the live version answers questions; such a version begins with a question. */
   async function settle() {
     const isOfQuestions = await answersQuestions();
     if (isOfQuestions !== isQuestion && state.user === null && !state.history.length && state.query === null) {

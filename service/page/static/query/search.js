@@ -40,17 +40,17 @@ export function createSearch(onPick) {
     }
   }
 
-  function show(found) {
-    [items, active] = [found, found.length && input.value.trim() ? 0 : -1];
+  function show(matches) {
+    [items, active] = [matches, matches.length && input.value.trim() ? 0 : -1];
     trouble.hidden = true;
-    fill(list, found.map((item, position) => h("li", {
+    fill(list, matches.map((item, position) => h("li", {
       id: `${listId}-${position}`, role: "option", "aria-selected": "false",
       on: { mousedown: (event) => event.preventDefault(), click: () => pick(position) },
     }, named("span", nameOf(item)), nameOf(item) !== String(item.id) && h("span", { class: "id" }, item.id), detailLine(item, 3))));
-    if (!found.length) fill(list, h("li", { class: "none", role: "option", "aria-disabled": "true", "aria-selected": "false" }, "No item matches."));
+    if (!matches.length) fill(list, h("li", { class: "none", role: "option", "aria-disabled": "true", "aria-selected": "false" }, "No item matches."));
     list.hidden = false;
     input.setAttribute("aria-expanded", "true");
-    status.textContent = found.length ? `${plural(found.length, "item")} found` : "No item matches.";
+    status.textContent = matches.length ? `${plural(matches.length, "item")} found` : "No item matches.";
     mark();
   }
 

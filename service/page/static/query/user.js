@@ -1,4 +1,4 @@
-/** A stored user as the history: by id, or a random one. */
+/** A stored user as the history: by id, or a random user. */
 
 import { get, inPath } from "../app/api.js";
 import { loadFields, lookUp, named, nameOf } from "../app/catalog.js";

@@ -1,4 +1,4 @@
-/** The plots of what was measured in the last hour. */
+/** The plots of the last hour's measurements. */
 
 import { h } from "../app/dom.js";
 import { duration, number, percent } from "../app/format.js";

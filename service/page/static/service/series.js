@@ -55,7 +55,7 @@ function quantiles(before, now, name, label, isCounted = () => true) {
   }));
 }
 
-/** The mean of what a summary observed, by a label. */
+/** The mean of the values that a summary observed, by a label. */
 function means(before, now, name, label) {
   const sums = increases(before, now, `${name}_sum`, label);
   const counts = increases(before, now, `${name}_count`, label);
@@ -65,12 +65,12 @@ function means(before, now, name, label) {
 const gauges = (now, name, label) => Object.fromEntries(listed(now, name).map(([, { labels, value }]) => [labels[label], value]));
 const rates = (counts, seconds) => Object.fromEntries(Object.entries(counts).map(([name, value]) => [name, value / seconds]));
 
-/** What was measured between two scrapes. */
+/** The measurements between two scrapes. */
 function stepOf(before, now, seconds) {
   const of = (name, ...rest) => [before, now, name, ...rest];
   const answers = increases(...of("turret_answers_total", "source"));
-  const given = sum(Object.values(answers));
-  const share = (part) => (given ? part / given : null);
+  const count = sum(Object.values(answers));
+  const share = (part) => (count ? part / count : null);
   return {
     requests: rates(increases(...of("turret_requests_total", "route")), seconds),
     errors: total(...of("turret_requests_total", "status", ({ status }) => status.startsWith("5"))) / seconds,

@@ -1,4 +1,4 @@
-/** Service: what is live, how it does, and what was live before. */
+/** Service: the live version, its measurements, and the versions before. */
 
 import { get, KeyError } from "../app/api.js";
 import { button, fill, h, sentence } from "../app/dom.js";

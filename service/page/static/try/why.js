@@ -31,10 +31,10 @@ export function whyOf(item, answer) {
 function pulls(explained, answer) {
   if (!answer.explanation) return sentence("Loading…");
   if (!explained) return sentence("Popular items don't depend on the history.");
-  const own = explained.score_parts.repeat ?? 0;
-  const others = explained.pulled_by.filter(({ id }) => own <= 0 || String(id) !== String(explained.id));
+  const gain = explained.score_parts.repeat ?? 0;
+  const others = explained.pulled_by.filter(({ id }) => gain <= 0 || String(id) !== String(explained.id));
   const name = `Its own past: ${past(explained.uses ?? {})}`;
-  const rows = [...(own > 0 ? [{ name, change: own }] : []), ...others];
+  const rows = [...(gain > 0 ? [{ name, change: gain }] : []), ...others];
   if (!rows.length) return sentence("No single item raises the score: the history has one known item, or none of its items helps.");
   const most = Math.max(...rows.map(({ change }) => change));
   const list = h("ul", { class: "bars" }, rows.map(({ id, name, change }) => h("li", { "data-id": name ? null : String(id) },
@@ -43,7 +43,7 @@ function pulls(explained, answer) {
     for (const row of list.querySelectorAll("[data-id]")) row.firstChild.textContent = nameOfId(row.dataset.id);
   }, () => {});
   const hint = "How much lower the score is without each of these items";
-  return [h("p", { class: "hint" }, own > 0 ? `${hint}, and what the item's own uses add.` : `${hint}.`), list];
+  return [h("p", { class: "hint" }, gain > 0 ? `${hint}, and what the item's own uses add.` : `${hint}.`), list];
 }
 
 /** "purchase 3 times, every 20 days, last 19 days ago": the kinds by their names, and other uses. */
@@ -59,7 +59,7 @@ function days(value) {
   return plural(Math.max(1, Math.round(value / size)), unit);
 }
 
-/** The shared words; without one the shared trigrams. */
+/** The shared words; without shared words, the shared trigrams. */
 function matched({ matched: grams }) {
   const words = grams.filter((gram) => gram.startsWith("=")).map((gram) => gram.slice(1));
   if (words.length) return sentence(`Words: ${words.join(", ")}.`);
