@@ -24,7 +24,7 @@ def print_version(target: Path, as_json: bool) -> None:
         for words in manifest.index_choice.words if manifest.index_choice else ():
             print(f"{words[:1].upper()}{words[1:]}.")
         print(f"Recall against exact search, on real user vectors:\n{_recall_table(manifest)}\n{target}")
-    lowest = min((one.recall for one in manifest.recall), default=1.0)
+    lowest = min((cell.recall for cell in manifest.recall), default=1.0)
     if lowest < RECALL_MINIMUM and not manifest.index.is_exact:
         print_note(
             f"`turret activate` refuses a recall of {lowest:.4f}, unless TURRET_RECALL_MINIMUM "
@@ -34,11 +34,11 @@ def print_version(target: Path, as_json: bool) -> None:
 
 
 def _recall_table(manifest: Manifest) -> str:
-    """One line for each share of allowed items, one column for each k."""
-    ks = sorted({one.k for one in manifest.recall})
-    shares = sorted({one.selectivity for one in manifest.recall}, reverse=True)
-    found = {(one.selectivity, one.k): figure(one.recall) for one in manifest.recall}
+    """A text table with one line for each share of allowed items and one column for each k."""
+    ks = sorted({cell.k for cell in manifest.recall})
+    shares = sorted({cell.selectivity for cell in manifest.recall}, reverse=True)
+    figures = {(cell.selectivity, cell.k): figure(cell.recall) for cell in manifest.recall}
     return text_table(
         ("items allowed", *(f"k = {k:,}" for k in ks)),
-        ((f"{100 * share:g} %", *(found.get((share, k), "") for k in ks)) for share in shares),
+        ((f"{100 * share:g} %", *(figures.get((share, k), "") for k in ks)) for share in shares),
     )

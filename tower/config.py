@@ -1,18 +1,18 @@
-"""Settings that all towers share: of the item tower and of the scoring."""
+"""Settings of the item tower and of the scoring, which all towers share."""
 
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-# Strict: `true` is not a number.
+# Widths and lengths are strict: `true` is not a number.
 Width = Annotated[int, Field(strict=True, ge=1, le=8192)]
 Length = Annotated[int, Field(strict=True, ge=1, le=100_000)]
 Rate = Annotated[float, Field(ge=0.0, lt=1.0)]
 FeatureNames = tuple[str, ...] | Literal["all"]
 
-# The least measured recall, and the least overlap with the live version, of a version that goes live
-# (TURRET_RECALL_MINIMUM and TURRET_OVERLAP_MINIMUM replace them), and the memory for opening it, by its
-# files. Here, as the settings of a service are read before NumPy may be loaded.
+# A version that goes live has at least this measured recall and this overlap with the live version
+# (TURRET_RECALL_MINIMUM and TURRET_OVERLAP_MINIMUM replace them), and opening it takes so many times the size
+# of its files in memory. The constants are here, as a service reads its settings before NumPy may be loaded.
 RECALL_MINIMUM, OVERLAP_MINIMUM, MEMORY_FACTOR = 0.95, 0.05, 1.5
 
 

@@ -1,4 +1,4 @@
-"""The events of a history that a bundle reads, and those whose items it leaves out."""
+"""The events of a history that a bundle reads, and the events whose items it leaves out."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,9 +16,9 @@ Mask = NDArray[np.bool_]
 
 
 class Counted(NamedTuple):
-    """Of T events, bool [T], those that histories have and those whose items are left out; codes int64 [T].
+    """Masks of T events, bool [T]: events that histories have, and events whose items are left out.
 
-    `codes` are those of `data.kinds`, -1 for no known kind, of the events that histories have.
+    `codes` int64 [T] are the codes of `data.kinds` for the events that histories have, -1 for no known kind.
     """
 
     are_read: Mask
@@ -29,24 +29,24 @@ class Counted(NamedTuple):
 class CountedKinds:
     """How the events of a history count for a bundle, by their kinds and by its rule of duplicates.
 
-    An event without a kind has the default one; without a default, it is read and has no known kind. Negative
-    kinds leave out items and are not read. Ignored kinds, and those that the bundle doesn't have, do neither.
+    An event without a kind has the default kind; if there is none, it is read and has no known kind. Negative
+    kinds leave out items and are not read. Ignored kinds, and kinds that the bundle doesn't have, do neither.
     A bundle without kinds reads all events. The events that are read are merged as in preparation
-    (`data.histories.duplicates`), with the weights of their kinds; a merged one leaves out its item as its
-    kind says. Where a request says by `asked` whose items are left out, each event counts for that, merged or
-    not.
+    (`data.histories.duplicates`), with the weights of their kinds; a merged event leaves out its item as its
+    kind says. Where a request says by `exclude_seen` whose items are left out, each event counts for that,
+    merged or not.
 
-    `span` is the longest time, in ms, for which a kind leaves out its items.
+    `span`: for how long at most (ms) an event of any kind keeps its item out of answers.
     """
 
-    def __init__(self, manifest: ModelCard, asked: Seen = None) -> None:
+    def __init__(self, manifest: ModelCard, exclude_seen: Seen = None) -> None:
         table, self._merging = manifest.kinds, manifest.merging
-        seen = manifest.exclude_seen if asked is None else asked
+        seen = manifest.exclude_seen if exclude_seen is None else exclude_seen
         read = read_kinds(table)
         names = [*read, *negative_kinds(table)]
         if not table and isinstance(seen, tuple):
             names = list(seen)
-        # Behind the names are the codes of no kind, and of any other.
+        # Two codes follow the codes of the names: of events without a kind, and of events of any other kind.
         self._codes: dict[str | None, int] = {name: code for code, name in enumerate([*names, None])}
         spans = left_out_for(table, seen, names)
         self._spans = np.array([*spans, 0.0 if table else spans[-1]])
@@ -56,7 +56,7 @@ class CountedKinds:
         self._codes[None] = self._code(manifest.default_kind)
         weights = np.array([*(table[name].weight for name in read), 1.0], dtype=np.float32)
         self._weights = weights if (weights != 1.0).any() else None
-        self._merges_left_out = asked is None
+        self._merges_left_out = exclude_seen is None
         self.has_kinds = bool(table)
         self.span: float = self._spans.max()
 
@@ -67,18 +67,18 @@ class CountedKinds:
         return bool(np.isinf(self._spans[codes][self._are_read[codes]]).all())
 
     def count(
-        self, items: Sequence[Id], kinds: Sequence[str | None], times: Sequence[int] | None, asked: float
+        self, items: Sequence[Id], kinds: Sequence[str | None], times: Sequence[int] | None, asked_ms: float
     ) -> Counted:
-        """Count events, oldest first, by their kinds (empty: none has one), for an answer at `asked`.
+        """Count events, oldest first, by their kinds (empty: no event has one), for an answer at `asked_ms`.
 
-        Times are in milliseconds; an event without one is of `asked`.
+        Times are in milliseconds; events without times count as events at `asked_ms`.
         """
-        found = map(self._code, kinds) if kinds else [self._codes[None]] * len(items)
-        codes = np.fromiter(found, np.int64, len(items))
+        kind_codes = map(self._code, kinds) if kinds else [self._codes[None]] * len(items)
+        codes = np.fromiter(kind_codes, np.int64, len(items))
         spans, are_read = self._spans[codes], self._are_read[codes]
         are_left_out = spans > 0
         if times is not None and np.isfinite(self._spans[self._spans > 0]).any():
-            are_left_out &= asked - np.array(times, dtype=np.float64) < spans
+            are_left_out &= asked_ms - np.array(times, dtype=np.float64) < spans
         codes = self._read[codes]
         if self._merging.policy != "keep" and len(items) > 1:
             is_merged = np.zeros(len(items), dtype=np.bool_)
@@ -89,7 +89,7 @@ class CountedKinds:
         return Counted(are_read, are_left_out, codes)
 
     def settled(self, times: Sequence[int]) -> slice:
-        """Those of the newest events, at `times` in ms, that older ones can't replace."""
+        """The slice of the newest events, at `times` in ms, that older events can't replace."""
         return self._merging.settled(times)
 
     def _kept(
@@ -105,11 +105,11 @@ class CountedKinds:
         return self._codes.get(kind or None, len(self._spans) - 1)
 
 
-def refusal_of(among: Slot, manifest: ModelCard, asked: Seen = None) -> str | None:
-    """Why a bundle has no answer of this kind for any history, if it has none."""
+def refusal_of(among: Slot, manifest: ModelCard, exclude_seen: Seen = None) -> str | None:
+    """The reason why a bundle has no answer in this slot for any history; None if it can have one."""
     if among != "all" and manifest.reads_queries:
         return f"version {manifest.version} answers queries and reads no history; leave this out"
-    if among == "again" and CountedKinds(manifest, asked).leaves_out_all:
+    if among == "again" and CountedKinds(manifest, exclude_seen).leaves_out_all:
         reason = f"version {manifest.version} leaves out all used items here, so none is answered again"
         return f"{reason}; set exclude_seen to false, or to the kinds whose items are left out"
     return None
@@ -137,12 +137,12 @@ def read_history(
     kinds: Sequence[str | None] = (),
     times: Times | None = None,
 ) -> ReadHistory:
-    """Read events, oldest first, with their kinds (empty: none has one)."""
+    """Read events, oldest first, with their kinds (empty: no event has one)."""
     when = None if times is None else np.rint(1_000 * times.events).astype(np.int64).tolist()
-    asked = 0.0 if times is None else round(1_000 * times.asked)
-    are_read, are_left_out, codes = counted.count(items, kinds, when, asked)
-    found = [vocabulary.row(item) for item in items]
-    rows = np.array([-1 if row is None else row for row in found], dtype=np.int64)
+    asked_ms = 0.0 if times is None else round(1_000 * times.asked)
+    are_read, are_left_out, codes = counted.count(items, kinds, when, asked_ms)
+    vocabulary_rows = [vocabulary.row(item) for item in items]
+    rows = np.array([-1 if row is None else row for row in vocabulary_rows], dtype=np.int64)
     are_known = rows >= 0
     return ReadHistory(
         rows[are_read & are_known],

@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeVar
 from turret.data.errors import TurretError
 
 MOST_OTHERS = 20
-"""The `others` of an error are those of up to so many further fields."""
+"""The `others` of an error cover at most this many further fields."""
 
 
 class _OfField(Protocol):
@@ -18,9 +18,9 @@ Fault = TypeVar("Fault", bound=_OfField)
 
 
 def first_with_others(errors: Iterable[Fault]) -> Fault:
-    """Return the first of these errors, at least one, with those of further fields as its `others`.
+    """Return the first of one or more errors, with the errors of further fields as its `others`.
 
-    Of one field the first counts. No more errors are read than are needed.
+    Only the first error of a field counts. No more errors are read than are needed.
     """
     fields: dict[str, Fault] = {}
     for error in errors:
@@ -39,9 +39,9 @@ class TowerError(TurretError):
 class BundleError(TowerError):
     """A bundle, or a folder of bundles, that can't be published, opened or trusted as it is.
 
-    `reason` is the label of metrics, the check of a gate that this fails: "unknown" (there is no such file or
-    version), "checksum" (a file is not the one that was published), "golden" (other answers than the recorded
-    ones), "recall" (an index misses the one requested), or else "soundness".
+    `reason` is the label in metrics, and names the failed check of the gate: "unknown" (there is no such file
+    or version), "checksum" (a file is not the one that was published), "golden" (answers differ from the
+    recorded ones), "recall" (an index misses the requested recall), or else "soundness".
     """
 
     def __init__(self, message: str, reason: str = "soundness") -> None:

@@ -4,7 +4,7 @@ A bundle may be untrusted. ONNX lets a model refer to other files, loop as often
 functions. So a tower must hold its weights itself and be one graph of known operators, and the shapes in it
 must depend on the shapes of its inputs alone, never on their values: histories of one length take equally
 long. The service has no onnx package, and readers of protobuf (https://protobuf.dev/programming-guides/encoding)
-skip unknown fields, so this one refuses what is not in its schema.
+skip unknown fields, so the reader here refuses every field that is not in its schema.
 """
 
 import mmap
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from turret.tower.errors import BundleError
 
-# The size of their output follows from the sizes of their inputs.
+# The output size of these operators follows from the sizes of their inputs.
 _OF_ONE_SIZE = re.findall(
     r"\w+",
     """
@@ -23,9 +23,9 @@ _OF_ONE_SIZE = re.findall(
     Shape Sigmoid Sin Softmax Sub Tanh Transpose Where
     """,
 )
-# Every operator of every tower that training exports or ever exported, with its inputs that decide how large
-# its output is. None loops but the recurrent one, once a step of the history; none reads a file, draws random
-# numbers or calls code of others. Tests hold what every kind of tower is exported to against this list.
+# The table has every operator of every tower that training exports or ever exported, with the inputs that
+# decide how large its output is. Only the recurrent operator loops, once a step of the history; no operator
+# reads a file, draws random numbers or calls other code. Tests compare exports of all towers with the table.
 OPERATORS: dict[str, frozenset[int]] = {
     **dict.fromkeys(_OF_ONE_SIZE, frozenset[int]()),
     "ConstantOfShape": frozenset({0}),
@@ -39,16 +39,16 @@ OPERATORS: dict[str, frozenset[int]] = {
     "Squeeze": frozenset({1}),
     "Unsqueeze": frozenset({1}),
 }
-# These copy lengths from their first input.
+# These operators copy lengths from their first input.
 COPYING = frozenset({"Cast", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Unsqueeze"})
-# These combine lengths monotonically, so that the longest input is the most expensive.
+# These operators combine lengths monotonically, so that the longest input is the most expensive.
 GROWING = frozenset({"Concat", "Mul"})
-# Inputs that must be constants: start and step.
+# These inputs must be constants: start and step.
 FIXED = {"Slice": frozenset({1, 3, 4}), "Range": frozenset({0, 2}), "Split": frozenset({1})}
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 _WIDTH = {FIXED64: 8, FIXED32: 4}
-# A tower of a hundred layers has some ten thousand fields; this many take half a second.
+# A tower of a hundred layers has some ten thousand fields; reading this many takes half a second.
 _MOST_FIELDS = 200_000
 
 
@@ -66,7 +66,7 @@ class Field(NamedTuple):
 
 
 Schema = dict[int, Field]
-# By name: numbers as int, messages as Message, all else as memoryview; one entry an occurrence.
+# The values of each field, one an occurrence: numbers are int, messages Message, all others memoryview.
 Message = dict[str, list[Any]]
 
 
@@ -85,7 +85,7 @@ class Reader:
         Raises WireError, naming the message by `where`, for a field that the schema doesn't have or that
         comes in another form or twice, and for bytes that end too early.
         """
-        found: Message = {known.name: [] for known in schema.values()}
+        message: Message = {known.name: [] for known in schema.values()}
         start = 0
         while start < len(data):
             self.count += 1
@@ -100,10 +100,10 @@ class Reader:
             value, start = _value(data, start, known.wire)
             if known.inside is not None:
                 value = self.read(value, known.inside, f"{where}.{known.name}")
-            if found[known.name] and not known.repeated:
+            if message[known.name] and not known.repeated:
                 raise WireError(f"{where}.{known.name} comes twice")
-            found[known.name].append(value)
-        return found
+            message[known.name].append(value)
+        return message
 
 
 def _value(data: memoryview, start: int, wire: int) -> tuple[Any, int]:
@@ -127,8 +127,8 @@ def _varint(data: memoryview, start: int) -> tuple[int, int]:
     raise WireError("a number in it has no end")
 
 
-# https://github.com/onnx/onnx/blob/main/onnx/onnx.proto. What is left out is refused too: training, sparse
-# tensors, quantization, overloads, tensors in attributes.
+# The schema is part of https://github.com/onnx/onnx/blob/main/onnx/onnx.proto. All other fields are refused,
+# too: training, sparse tensors, quantization, overloads, tensors in attributes.
 _ELSEWHERE = Field("external", refused="keeps its numbers in another file")
 _GRAPHS = Field("graphs", refused="holds a graph of its own, as loops do")
 _TENSOR: Schema = {
@@ -217,20 +217,20 @@ class _Value(NamedTuple):
 def _check_graph(graph: Message) -> None:
     """Check the nodes in order, tracking whether each value depends on lengths or on numbers."""
     values: dict[bytes, _Value] = {}
-    for one in graph["input"]:
-        _define(values, _text(one, "name"), _Value(GIVEN, _given_kind(one)))
-    for one in graph["initializer"]:
-        _define(values, _text(one, "name"), _Value(CONSTANT, _number(one, "data_type")))
+    for entry in graph["input"]:
+        _define(values, _text(entry, "name"), _Value(GIVEN, _given_kind(entry)))
+    for tensor in graph["initializer"]:
+        _define(values, _text(tensor, "name"), _Value(CONSTANT, _number(tensor, "data_type")))
     for node in graph["node"]:
         operator = _text(node, "op_type").decode("ascii", "replace")
         sizes = OPERATORS.get(operator)
         if sizes is None or _domain(node):
             raise WireError(f"it has an operator {operator[:40]!r}, which no tower needs")
-        names = [bytes(one) for one in node["input"]]
-        if any(one and one not in values for one in names):
+        names = [bytes(name) for name in node["input"]]
+        if any(name and name not in values for name in names):
             raise WireError(f"its {operator} reads an input that no operator before it produces")
-        inputs = [values.get(one, _Value(CONSTANT, 0)) for one in names]
-        sources = [one.source for one in inputs]
+        inputs = [values.get(name, _Value(CONSTANT, 0)) for name in names]
+        sources = [value.source for value in inputs]
         if any(sources[position] == GIVEN for position in sizes if position < len(sources)):
             raise WireError(f"the size of its {operator} depends on the numbers that it is given")
         if any(sources[position] for position in FIXED.get(operator, ()) if position < len(sources)):
@@ -243,7 +243,7 @@ def _check_graph(graph: Message) -> None:
 
 
 def _source(operator: str, sources: Sequence[int]) -> int:
-    """A copied or multiplied length stays a length; any other result counts as a number."""
+    """The source of an output: a copied or multiplied length is a length, any other result a number."""
     if operator == "Shape":
         return LENGTH
     most = max(sources, default=CONSTANT)
@@ -254,15 +254,15 @@ def _source(operator: str, sources: Sequence[int]) -> int:
 
 def _kind(node: Message, operator: str, inputs: Sequence[_Value]) -> int:
     if operator == "Cast":
-        return next((_number(one, "i") for one in node["attribute"] if _text(one, "name") == b"to"), 0)
+        return next((_number(entry, "i") for entry in node["attribute"] if _text(entry, "name") == b"to"), 0)
     if operator == "Shape":
         return INT64
     position = 1 if operator == "Where" else 0
     return inputs[position].kind if len(inputs) > position else 0
 
 
-def _given_kind(one: Message) -> int:
-    return next((_number(dense, "elem_type") for kind in one["type"] for dense in kind["tensor_type"]), 0)
+def _given_kind(entry: Message) -> int:
+    return next((_number(dense, "elem_type") for kind in entry["type"] for dense in kind["tensor_type"]), 0)
 
 
 def _number(message: Message, name: str) -> int:
@@ -277,7 +277,7 @@ def _define(values: dict[bytes, _Value], name: bytes, value: _Value) -> None:
 
 
 def _domain(message: Message) -> bool:
-    """Whether its domain is not ONNX's own."""
+    """Whether a node or an import of operators names another domain than ONNX's own."""
     return _text(message, "domain") not in (b"", b"ai.onnx")
 
 
@@ -285,10 +285,10 @@ def _text(message: Message, name: str) -> bytes:
     return bytes(message[name][0]) if message[name] else b""
 
 
-# Lists in another file, which FAISS opens to read and to write while it reads the index. Behind these bytes
-# come two counts of 8 bytes, whose upper halves are zero.
+# These bytes stand for lists in another file, which FAISS opens to read and to write while it reads the
+# index. Two counts of 8 bytes follow the four letters, and the upper halves of both counts are zero.
 _IN_A_FILE = re.compile(rb"ilod....\0{4}....\0{4}", re.DOTALL)
-# Indexes that begin so have no lists: vectors as they are, and codes of them.
+# Indexes that begin so have no lists: they hold vectors as they are, or codes of vectors.
 _WITHOUT_LISTS = (b"IxFI", b"IxSQ")
 
 

@@ -2,8 +2,7 @@
 
 The gain is a sum of learned weights, one for each feature of an item that the user has used: how many events
 and how long ago, how often, whether it is due again, how popular it is, and how often this user repeats at
-all. Recency and frequency are what Anderson et al. 2014, "The dynamics of repeat consumption", find to
-predict repeats.
+all. Recency and frequency predict repeats (Anderson et al. 2014, "The dynamics of repeat consumption").
 """
 
 from collections.abc import Sequence
@@ -18,17 +17,17 @@ from turret.data.histories.duplicates import Merging
 from turret.tower.config import Settings
 from turret.tower.times import Times
 
-# A user's newest events that are read: as many as a request may have.
+# A repeat term reads this many of a user's newest events: as many as a request may have.
 EVENTS = 1_000
 _MINUTE, _SHARES, _DUE = 60.0, 8, 8
-# Features by their number of weights: a number has one, a class one for each of its values.
+# A number has one weight, and a class one for each of its values; CLASSES has the number of values.
 NUMBERS = ("count", "taken", "popularity")
 _DUE_SIZE = 2 * _DUE + 2
 CLASSES = {"recency": 11, "share": _SHARES, "length": 11, "age": 24, "due": _DUE_SIZE, "usual": _DUE_SIZE}
 _TIMED, _OF_KINDS = ("age", "due", "usual"), ("recency", "age")
 
 Slot = Literal["all", "new", "again"]
-"""The items that an answer ranks: all, those without a use in the user's history, or those with one."""
+"""The items that an answer ranks: all items, items without a use in the user's history, or used items."""
 
 Rows = NDArray[np.integer[Any]]
 Scores = NDArray[np.float32]
@@ -40,7 +39,7 @@ class Events(NamedTuple):
     Attributes:
         rows: int64 [P], their items.
         lengths: int64 [B], the number of events of each history.
-        times: float64 [P], when they were, in seconds; None where that is unknown.
+        times: float64 [P], when the events were, in seconds; None where times are unknown.
         asked: float64 [B], when each history is asked about; None without times.
         kinds: int64 [P], the codes of their kinds (`data.kinds`); None where all are alike.
     """
@@ -55,7 +54,7 @@ class Events(NamedTuple):
     def of_one(
         cls, rows: Rows, times: Times | None = None, kinds: Rows | None = None, merging: Merging | None = None
     ) -> "Events":
-        """The uses in one history of rows, oldest first, of events that were merged by the rule `merging`."""
+        """The uses in one history of rows, oldest first, whose events were merged by the rule `merging`."""
         events = cls(
             np.asarray(rows, dtype=np.int64),
             np.array([len(rows)]),
@@ -66,14 +65,14 @@ class Events(NamedTuple):
         return events if merging is None else events.uses(merging)
 
     def rows_of(self, among: Slot, excluded: Rows) -> tuple[Rows, NDArray[np.int64] | None]:
-        """The rows that an answer leaves out, with those `excluded`, and those that it ranks (None: all)."""
+        """The rows that an answer leaves out, with `excluded`, and the rows that it ranks (None: all)."""
         if among == "all":
             return excluded, None
         used = np.unique(self.rows)
         return (excluded, used) if among == "again" else (np.concatenate([excluded, used]), None)
 
     def uses(self, merging: Merging) -> "Events":
-        """Those that are uses of their items: all but the signals of a visit that goes on."""
+        """The events that are uses of their items: all but the signals of a visit that goes on."""
         mask = merging.uses(self.lengths, self.times, self.asked, self.kinds)
         if mask is None or mask.all():
             return self
@@ -88,7 +87,7 @@ class Events(NamedTuple):
 
 
 def class_sizes(timed: bool, kinds: int) -> dict[str, int]:
-    """The number of values of each class, with or without times, of histories of so many kinds."""
+    """The number of values of each class, with or without times, for histories of `kinds` kinds."""
     sizes = {name: size for name, size in CLASSES.items() if timed or name not in _TIMED}
     for name in _OF_KINDS if timed else _OF_KINDS[:1]:
         sizes |= {f"{name} of {kind}": CLASSES[name] + 1 for kind in range(kinds)}
@@ -98,8 +97,8 @@ def class_sizes(timed: bool, kinds: int) -> dict[str, int]:
 class ItemUse(NamedTuple):
     """How the items of a catalog were used in training.
 
-    `popularity` is int64 [N], their targets; `gaps` float32 [N], the usual seconds until a user takes one
-    again, 0 where that is unknown.
+    `popularity` is int64 [N], the targets of each item; `gaps` float32 [N], the usual seconds until a user
+    takes the item again, 0 where the gap is unknown.
     """
 
     popularity: NDArray[np.int64]
@@ -125,14 +124,14 @@ class Used(NamedTuple):
 def used_items(events: Events, items: ItemUse, kind_count: int = 0, targets: Sequence[int] = ()) -> Used:
     """The features of each item of each history.
 
-    Events that take their item are those of the kinds `targets`, without these all. The numbers are natural
-    logarithms: of the uses, of the takes plus 1, and of the popularity plus 1; an item from N on has none.
+    Events of the kinds `targets` take their item; without `targets`, all events do. The numbers are natural
+    logarithms: of the uses, of the takes plus 1, and of the popularity plus 1; items from N on have none.
     The classes "recency", "length" and "age" are whole binary logarithms: of how many events ago the last use
     was, of the history's length, and of the minutes since the last use plus 1. "due" is the time since the
     last take relative to the mean time between takes, in halves of binary logarithms from 1 on, and 0 for an
-    item taken once or never; "usual" the same relative to the item's usual gap. "share" is the share of
-    events that repeat an earlier item, in eighths. "recency of 2" and "age of 2" are those of the last event
-    of the kind 2, plus 1, and 0 for an item without one.
+    item taken once or never; "usual" is this time relative to the item's usual gap. "share" is the share of
+    events that repeat an earlier item, in eighths. "recency of 2" and "age of 2" are the classes of the last
+    event of the kind 2, plus 1, and 0 for an item without such an event.
     """
     rows, lengths, times, asked, kinds = events
     owners, ends = np.repeat(np.arange(len(lengths)), lengths), np.cumsum(lengths)
@@ -146,10 +145,10 @@ def used_items(events: Events, items: ItemUse, kind_count: int = 0, targets: Seq
     owner, used = owners[firsts], rows[firsts]
 
     def latest(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """The last event of each item that the mask has; -1 for none."""
-        found = np.full(len(firsts), -1)
-        found[group[mask]] = order[mask]
-        return found
+        """The position of the last event of each item in the mask; -1 for an item without one."""
+        positions = np.full(len(firsts), -1)
+        positions[group[mask]] = order[mask]
+        return positions
 
     codes = np.full(len(rows), -1) if kinds is None else np.asarray(kinds)[order]
     are_takes = np.ones(len(rows), dtype=np.bool_)
@@ -184,8 +183,8 @@ def used_items(events: Events, items: ItemUse, kind_count: int = 0, targets: Seq
 
 
 def _due(age: NDArray[np.float64], between: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The class of an item by its age and the time between its takes, 0 where that is unknown."""
-    # The whole logarithm of a square is in halves.
+    """The class of an item by its age and the time between its takes, 0 where this time is unknown."""
+    # The whole part of the logarithm of a square counts halves.
     halves = _log(np.square(age / np.where(between > 0, between, 1.0)))
     due = np.clip(np.where(age > 0, halves, -_DUE), -_DUE, _DUE) + _DUE + 1
     return np.where(between > 0, due, 0)
@@ -202,14 +201,14 @@ def _log(values: NDArray[Any]) -> NDArray[np.int64]:
 
 
 class Bonus(NamedTuple):
-    """What the distinct items of one history gain, ascending `rows` int64 [M]: `values` + `slope` x score."""
+    """The gains of the distinct items of a history, `values` + `slope` x score; `rows` int64 [M] ascend."""
 
     rows: NDArray[np.int64]
     values: Scores
     slope: np.float32
 
     def gains(self, rows: Rows, scores: Scores) -> Scores:
-        """What each of `rows` [R] gains over its score [R] by the towers; 0 for other items: float32 [R]."""
+        """The gain of each of `rows` [R] over its score [R] by the towers, 0 for other items: float32 [R]."""
         if not len(self.rows):
             return np.zeros_like(scores)
         places = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
@@ -239,7 +238,7 @@ class RepeatWeights(Settings):
         return {name: np.array(weights) for name, weights in self.classes.items()}
 
     def values(self, used: Used) -> Scores:
-        """The gain of each item without its part by the score: float32 [M]."""
+        """The gain of each item without the part that depends on its score: float32 [M]."""
         total = np.zeros(len(used.rows))
         for name, weight in self.numbers.items():
             total += weight * used.numbers[name]
@@ -263,7 +262,7 @@ class RepeatTerm(Settings):
 
     @property
     def reads_times(self) -> bool:
-        """Whether it gives other gains where times are known."""
+        """Whether gains depend on the times of events, where these are known."""
         return self.timed is not None
 
     @property
@@ -272,7 +271,7 @@ class RepeatTerm(Settings):
         return self.kinds > 0
 
     def weights(self, events: Events) -> RepeatWeights:
-        """Those that apply to these events."""
+        """The weights that apply to these events."""
         return self.untimed if self.timed is None or events.times is None else self.timed
 
     def used(self, events: Events, items: ItemUse) -> Used:
@@ -287,9 +286,9 @@ class RepeatTerm(Settings):
         kinds: NDArray[np.integer[Any]] | None = None,
         merging: Merging | None = None,
     ) -> Bonus:
-        """What the items of one history of rows gain, oldest first, with their `times`, if they are known.
+        """The gains of the items of one history: `rows`, oldest first, with `times` where they are known.
 
-        `merging` is the rule by which its events were merged, if they were.
+        `merging` is the rule by which the events were merged, None if they were not.
         """
         newest = None if times is None else times.newest(EVENTS)
         events = Events.of_one(rows[-EVENTS:], newest, None if kinds is None else kinds[-EVENTS:], merging)

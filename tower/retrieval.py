@@ -29,14 +29,14 @@ def marginal_relevance(
 
     Each choice maximises (1 - weight) relevance - weight max_j cos(candidate, chosen_j). Relevance is the
     score between the worst (0) and the best (1) of the candidates, so that temperatures and lengths of
-    vectors don't matter; cosines are between -1 and 1. Equals are taken in the order given.
+    vectors don't matter; cosines are between -1 and 1. Equal candidates are taken in the given order.
 
     Args:
         scores: float32 [P], best first.
-        vectors: float32 [P, D], the candidates' own, without their biases.
-        k: how many, at most.
+        vectors: float32 [P, D], the candidates' item vectors without their biases.
+        k: the largest number of choices.
         weight: 0 keeps the order of the scores, 1 looks at likeness alone.
-        cap: takes each choice, and closes others.
+        cap: takes each choice, and closes candidates whose values are used up.
 
     Returns:
         int64 [k or fewer]: places of the candidates in the order of choice.
@@ -48,7 +48,7 @@ def marginal_relevance(
     cap = cap or Cap(len(scores), ())
     is_open = cap.is_open[: len(scores)]
     by_score = (1.0 - weight) * relevance
-    marginal = by_score + weight  # before the first choice the nearest is as far as possible
+    marginal = by_score + weight  # before the first choice, every cosine counts as -1
     chosen: list[int] = []
     while len(chosen) < k and is_open.any():
         marginal[~is_open] = -np.inf
@@ -114,7 +114,7 @@ class Retrievable(Protocol):
 
 
 class Retriever:
-    """Answers queries from one bundle, by its index or another one over its vectors."""
+    """Answers queries from one bundle, by its index or another index over its vectors."""
 
     def __init__(self, bundle: Retrievable, index: Index | None = None) -> None:
         scoring = bundle.manifest.scoring
@@ -139,8 +139,8 @@ class Retriever:
         `features` and `excluded` have one entry a history, and so have `times` and `kinds`, which say when
         its rows were used and the codes of their kinds, or None. An answer is shorter than `k` only if fewer
         items are left. Score: inner product of the user and the item vector / temperature, without its sign
-        where the scoring is absolute, and with what items of the history gain by a repeat term. Raises
-        EncodingError as the encoder.
+        where the scoring is absolute, plus the gain of items of the history by a repeat term. Raises
+        EncodingError as the encoder does.
         """
         if not histories:
             return []
@@ -154,14 +154,14 @@ class Retriever:
         times: Sequence[Times | None] | None = None,
         kinds: Sequence[Kinds | None] | None = None,
     ) -> list[Bonus | None]:
-        """What the items of each history gain; None for a bundle without a repeat term."""
+        """The gains of the items of each history; None for a bundle without a repeat term."""
         manifest, items = self._bundle.manifest, ItemUse(self._bundle.popularity, self._bundle.usual_gaps)
         term, merging = manifest.repeats, manifest.merging
         if term is None:
             return [None] * len(histories)
         times, kinds = times or [None] * len(histories), kinds or [None] * len(histories)
         each = zip(histories, times, kinds, strict=True)
-        return [term.bonus(rows, items, when, own, merging) for rows, when, own in each]
+        return [term.bonus(rows, items, when, codes, merging) for rows, when, codes in each]
 
     def nearest(
         self,
@@ -181,11 +181,11 @@ class Retriever:
             plan = Plan("subset", None if allowed is None else allowed.count)
             return self._scored(NOTHING._replace(plan=plan), vector, k, excluded, allowed, bonus, only)
         if bonus is None:
-            found = self.planner.nearest(vector, k, excluded, allowed)
-            return Ranking(found.rows, found.scores / self._temperature, found.plan)
+            ranking = self.planner.nearest(vector, k, excluded, allowed)
+            return Ranking(ranking.rows, ranking.scores / self._temperature, ranking.plan)
         out = bonus.rows if excluded is None else np.concatenate([excluded, bonus.rows])
-        found = self.planner.nearest(vector, k, out, allowed)
-        return self._scored(found, vector, k, excluded, allowed, bonus)
+        ranking = self.planner.nearest(vector, k, out, allowed)
+        return self._scored(ranking, vector, k, excluded, allowed, bonus)
 
     def nearest_of_each(
         self,
@@ -194,19 +194,21 @@ class Retriever:
         excluded: Sequence[Rows],
         bonuses: Sequence[Bonus | None] | None = None,
     ) -> list[Ranking]:
-        """`nearest` of each of B users of one vector, `vectors` [B, D], in fewer calls of the index."""
+        """`nearest` for each of B users with one vector, `vectors` [B, D], in fewer calls of the index."""
         bonuses = bonuses or [None] * len(ks)
         outs = [
             rows if bonus is None else np.concatenate([rows, bonus.rows])
             for rows, bonus in zip(excluded, bonuses, strict=True)
         ]
-        found = self.planner.nearest_of_each(vectors, ks, outs)
-        queries = zip(found, vectors, ks, excluded, bonuses, strict=True)
-        return [self._scored(one, vector, k, out, None, bonus) for one, vector, k, out, bonus in queries]
+        rankings = self.planner.nearest_of_each(vectors, ks, outs)
+        queries = zip(rankings, vectors, ks, excluded, bonuses, strict=True)
+        return [
+            self._scored(ranking, vector, k, out, None, bonus) for ranking, vector, k, out, bonus in queries
+        ]
 
     def _scored(
         self,
-        found: Ranking,
+        ranking: Ranking,
         vector: Vectors,
         k: int,
         excluded: Rows | None,
@@ -214,23 +216,23 @@ class Retriever:
         bonus: Bonus | None,
         only: NDArray[np.int64] | None = None,
     ) -> Ranking:
-        """The items that were found, merged with the rows `only` or those of a bonus, as far as allowed."""
-        others = found._replace(scores=found.scores / self._temperature)
-        own = bonus.rows if only is None and bonus is not None else only
-        if own is None or not len(own):
+        """`ranking` merged with the rows `only`, or with the rows of a bonus, as far as they are allowed."""
+        others = ranking._replace(scores=ranking.scores / self._temperature)
+        added = bonus.rows if only is None and bonus is not None else only
+        if added is None or not len(added):
             return others
-        keep = own < len(self.planner)
+        keep = added < len(self.planner)
         if excluded is not None and len(excluded):
-            keep &= ~np.isin(own, excluded)
+            keep &= ~np.isin(added, excluded)
         if allowed is not None:
-            keep[keep] = allowed.mask[own[keep]]
-        own = own[keep]
-        scores = self.planner.products(vector, own) / self._temperature
+            keep[keep] = allowed.mask[added[keep]]
+        added = added[keep]
+        scores = self.planner.products(vector, added) / self._temperature
         if bonus is not None:
-            scores += bonus.gains(own, scores)
-        rows, both = np.concatenate([others.rows, own]), np.concatenate([others.scores, scores])
+            scores += bonus.gains(added, scores)
+        rows, both = np.concatenate([others.rows, added]), np.concatenate([others.scores, scores])
         order = np.lexsort((rows, -both))[:k]
-        plan = others.plan._replace(fetched=others.plan.fetched + len(own))
+        plan = others.plan._replace(fetched=others.plan.fetched + len(added))
         return Ranking(rows[order], both[order], plan)
 
     def similar(self, row: int, k: int) -> Ranking:
@@ -249,7 +251,7 @@ class Retriever:
         return 1 + bisect_left(self._by_popularity, -events[row], key=lambda other: -events[other])
 
     def popular(self, k: int, excluded: Rows | None = None, allowed: RowMask | None = None) -> Ranking:
-        """Rank by training events, most first, then lower rows first; the score is that count."""
+        """Rank by training events, most first, then lower rows first; the score is the number of events."""
         out = np.empty(0, dtype=np.int64) if excluded is None else excluded
         looked = k + len(out)
         while True:

@@ -14,6 +14,6 @@ def slot_metric(slot: Slot, metric: str) -> str:
 
 
 def with_slots(means: Mapping[str, float], metric: str) -> str:
-    """The figure of a metric, with those of the slots there are: "0.4100 (again 0.7700, new 0.1500)"."""
+    """The value of a metric, with its values in the measured slots: "0.4100 (again 0.7700, new 0.1500)"."""
     slots = [f"{slot} {means[name]:.4f}" for slot in SLOTS if (name := slot_metric(slot, metric)) in means]
     return f"{means[metric]:.4f}" + (f" ({', '.join(slots)})" if slots else "")

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 # The inputs of a tower that reads times.
 TIME_INPUTS = ("gaps", "clocks")
-# The value of both where times are unknown.
+# Gaps and clocks have this value where times are unknown.
 UNKNOWN = -1.0
 WEEK = 7 * 24 * 3600.0
 
@@ -27,20 +27,20 @@ class Times:
     asked: float
 
     def newest(self, count: int) -> "Times":
-        """Those of the newest `count` items."""
+        """The times of the newest `count` items."""
         return Times(self.events[-count:], self.asked)
 
     def inputs(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """The gaps and clocks of `time_inputs`, float32 [T]: up to the next item, or the request."""
+        """The gaps and clocks of `time_inputs`, float32 [T], up to the next item, or to the request."""
         return time_inputs(self.events, np.append(self.events[1:], self.asked))
 
 
 def time_inputs(events: Seconds, moments: Seconds) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """The time inputs of events at `events` [T], each followed by another at `moments` [T].
+    """The time inputs of events at `events` [T], each followed by another event at `moments` [T].
 
     Returns:
-        gaps: float32 [T], seconds between the two; zero where the difference is negative.
-        clocks: float32 [T], seconds from the beginning of a week (a Thursday, UTC) to the second.
+        gaps: float32 [T], seconds between the two events; zero where the difference is negative.
+        clocks: float32 [T], seconds from the beginning of a week (a Thursday, UTC) to the later event.
     """
     gaps = np.maximum(moments - events, 0.0)
     return gaps.astype(np.float32), (moments % WEEK).astype(np.float32)

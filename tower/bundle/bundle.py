@@ -1,4 +1,4 @@
-"""Bundles: opened whole or refused."""
+"""Bundles, which are opened whole or refused."""
 
 from pathlib import Path
 
@@ -92,7 +92,7 @@ class Bundle:
     def item_map(self) -> NDArray[np.uint16] | None:
         """Map the item vectors in the plane, [N, 2]: 0 .. 65535 span the sides of a square.
 
-        None for a bundle without them. Raises BundleError.
+        None for a bundle without a map. Raises BundleError when the map doesn't fit.
         """
         if ITEM_MAP not in self.manifest.files:
             return None

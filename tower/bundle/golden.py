@@ -20,7 +20,7 @@ from turret.tower.retrieval import Ranking, Retriever
 from turret.tower.times import Times
 
 GOLDEN_K = 20
-# Training records 64 queries in some 100 kB, and 16 items. Read, checked and encoded, a file needs twenty
+# Training records 64 queries in some 100 kB, and 16 items. Reading, checking and encoding a file needs twenty
 # times its size.
 GOLDEN_BYTES, MOST_RECORDED, LONGEST_HISTORY, _MOST_ITEMS, _WIDEST = 16_000_000, 1024, 100_000, 1000, 65_536
 # Float32 sums in another order (torch, ONNX, another processor) differ by about 1e-6 of the largest score;
@@ -31,7 +31,7 @@ TOLERANCE = 1e-4
 class GoldenQuery(Settings):
     """A request of the service, and the ids and scores of its best items, as `replay` answers it.
 
-    `history` are item ids, oldest first, `features` those of the user. `history_kinds` are the kinds of the
+    `history` are item ids, oldest first, `features` the user's. `history_kinds` are the kinds of the
     events. `history_times` and `at` are in seconds since 1970: the times of the items and of the request.
     """
 
@@ -60,16 +60,16 @@ class GoldenQuery(Settings):
         return Times(np.array(self.history_times, dtype=np.float64), self.at)
 
     def read_by(self, bundle: Bundle) -> ReadHistory:
-        """The history as a bundle reads it; of no known kinds, if none are recorded."""
+        """The history as a bundle reads it; its `kinds` are None if no kinds are recorded."""
         counted, kinds = CountedKinds(bundle.manifest), self.history_kinds
-        found = read_history(bundle.vocabulary, counted, self.history, kinds or (), self.times)
-        return found._replace(kinds=None) if kinds is None else found
+        history = read_history(bundle.vocabulary, counted, self.history, kinds or (), self.times)
+        return history._replace(kinds=None) if kinds is None else history
 
 
 class RecordedItem(Settings):
     """An item of the catalog as the body of `PUT /v1/items/{id}`, and its vector in training.
 
-    `vector` [D] is of its features alone, as for an id outside the training.
+    `vector` [D] is computed from the features alone, as for an id outside the training.
     """
 
     id: int | str
@@ -86,7 +86,7 @@ class Golden(Settings):
 
 
 def load_golden(folder: Path) -> Golden:
-    """Read the `golden.json` of a bundle. Raises BundleError when it is anything else."""
+    """Read the `golden.json` of a bundle. Raises BundleError when the file holds anything else."""
     path = folder / GOLDEN
     try:
         return Golden.model_validate_json(read_regular(path, GOLDEN_BYTES))
@@ -99,7 +99,7 @@ def load_golden(folder: Path) -> Golden:
 def replay(bundle: Bundle, golden: Golden) -> list[Ranking]:
     """Answer the queries as the service does, without the items of their histories.
 
-    A bundle with a repeat term ranks these too.
+    A bundle with a repeat term ranks the items of histories, too.
 
     Raises BundleError naming a query whose items or features the bundle doesn't know.
     """
@@ -122,7 +122,7 @@ def replay(bundle: Bundle, golden: Golden) -> list[Ranking]:
 def check_golden(bundle: Bundle) -> None:
     """Replay the bundle's golden queries, and encode its recorded items where it has an item tower.
 
-    Raises BundleError naming the first with a different answer or vector.
+    Raises BundleError naming the first query with a different answer, or item with a different vector.
     """
     golden = load_golden(bundle.folder)
     for what, fault in chain(_query_faults(bundle, golden), _item_faults(bundle, golden.items)):
@@ -172,8 +172,8 @@ def difference(expected: Ranking, served: Ranking) -> str | None:
     apart = ~(np.abs(expected.scores - served.scores) <= tolerance)  # so that NaN is a difference
     if apart.any():
         i = int(np.argmax(apart))
-        found, wanted = served.scores[i], expected.scores[i]
-        return f"the score at position {i + 1} is {found} where {wanted} is expected"
+        actual, wanted = served.scores[i], expected.scores[i]
+        return f"the score at position {i + 1} is {actual} where {wanted} is expected"
     scores = dict(zip(served.rows.tolist(), served.scores.tolist(), strict=True))
     for row, score in zip(expected.rows.tolist(), expected.scores.tolist(), strict=True):
         # An item that is not served scores at most as the last served one.
@@ -187,7 +187,7 @@ def load(root: Path, version: str, content: str | None = None, checked: FileStam
 
     `content` is the SHA-256 that its `manifest.json` must have. `checked` are the stamps of its files from
     before another process has compared the checksums and the recorded queries: unless a file has changed
-    since, these two aren't compared again. Raises BundleError with the reason when it can't be served.
+    since, neither is compared again. Raises BundleError with the reason when the bundle can't be served.
     """
     folder = version_folder(root, version)
     bundle = Bundle.open(folder, verify=checked is None, content=content)

@@ -1,4 +1,4 @@
-"""Publication of a bundle, and of it with another index: written beside its target, replayed, renamed."""
+"""Publication of a bundle, also with another index: it is written beside its target, replayed, renamed."""
 
 import json
 import shutil
@@ -45,12 +45,12 @@ class BundleContents:
     """The contents that training publishes.
 
     `item_vectors` is float32 [N, D] (of length 1 for cosine), `popularity` int64 [N],
-    `usual_gaps` float32 [N] (None: all unknown), `fields` has one
-    value a row, `model` is a safetensors file, and `item_features` gives the meaning of its codes.
-    `experiment` holds the settings of the training, which a warm start needs. `golden` holds queries with
-    training's own best items, those of the history left out unless there is a repeat term, scored as
-    `card.scoring` says, and items where there is an `item_tower`. `query_vectors` are float32 [Q, D] of
-    users, which recall is measured with. `item_map` and `display` are for people who look at the catalog.
+    `usual_gaps` float32 [N] (None: all unknown). Each of `fields` has one value a row. `model` is a
+    safetensors file, and `item_features` gives the meaning of its codes. `experiment` holds the settings of
+    the training, which a warm start needs. `golden` holds queries with training's own best items, scored as
+    `card.scoring` says and without the items of the history unless there is a repeat term; it also holds
+    items where there is an `item_tower`. `query_vectors` float32 [Q, D] are the user vectors by which recall
+    is measured. `item_map` and `display` are for people who look at the catalog.
     """
 
     card: ModelCard
@@ -72,7 +72,7 @@ class BundleContents:
 
 
 def publish(root: Path, contents: BundleContents) -> Path:
-    """Write a bundle to `<root>/<version>` and return that folder; the first also becomes current.
+    """Write a bundle to `<root>/<version>` and return that folder; the first bundle also becomes current.
 
     The bundle is written beside its target, replayed through the serving code, and renamed when its answers
     are those of `contents.golden`. Raises BundleError otherwise, or if the version exists.
@@ -113,8 +113,8 @@ def _write(folder: Path, contents: BundleContents) -> None:
     planner = Planner(ExactIndex(vectors), scoring)
     recall = measure_recall(planner, queries[:EXACT_QUERIES])
     card = contents.card.model_dump()
-    made = {"created": _now(), "dimension": dimension, "item_count": count, "recall": recall, "files": {}}
-    write_manifest(folder, Manifest.model_validate(card | made))
+    details = {"created": _now(), "dimension": dimension, "item_count": count, "recall": recall, "files": {}}
+    write_manifest(folder, Manifest.model_validate(card | details))
 
 
 def _write_golden(folder: Path, golden: Golden) -> None:
@@ -156,7 +156,7 @@ def reindex(
 ) -> Path:
     """Publish the bundle in `folder` once more, beside it, with the index that `request` describes.
 
-    `version` is by default the old one with the kind behind it. Nothing moves the `current` pointer.
+    `version` is by default the old version with the kind behind it. Nothing moves the `current` pointer.
 
     Raises BundleError when the bundle fails a check, the version exists, or the index misses the recall.
     """
@@ -210,7 +210,7 @@ def publish_chosen(old: Bundle, chosen: Chosen, target: Path) -> None:
 
 
 def derived_version(version: str, kind: str) -> str:
-    """The name of a version with another index where none was given."""
+    """The default name of a version with another index: the old name with the kind behind it."""
     return f"{version[: 63 - len(kind)]}-{kind}"
 
 

@@ -28,7 +28,7 @@ from turret.tower.format.sections import Section, Sections, map_file, pack
 
 HEAD, BODY = "catalog.json", "catalog.bin"
 _HEAD_BYTES = 16_000_000
-# The type of the terms of columns by their kinds.
+# The type of a column's terms, by the kind of the column.
 _TERMS = {"text": bytes, "texts": bytes, "number": float, "numbers": float, "boolean": float}
 
 
@@ -36,8 +36,8 @@ class Head(Settings):
     """`catalog.json`: the kind of each field, in the order of answers, and the sections of `catalog.bin`.
 
     Field number i has the sections `<i>.<array>`. Section `items` holds the JSON of each row end to end,
-    `"id":7,"fields":{"title":"Heat"}`; `starts` [N + 1] says where that of each row begins and `field_starts`
-    [N] where its fields do. `display` says which fields people see.
+    `"id":7,"fields":{"title":"Heat"}`; `starts` [N + 1] says where the JSON of each row begins and
+    `field_starts` [N] where its fields do. `display` says which fields people see.
     """
 
     kinds: dict[str, Kind]
@@ -48,8 +48,8 @@ class Head(Settings):
 class Catalog:
     """The fields of N items, memory-mapped: as JSON for answers, and as columns for filters.
 
-    `kinds` are those of the fields by name; `display` says which of them people see; `masks` caches the masks
-    of recent filters.
+    `kinds` are the kinds of the fields by name; `display` says which of them people see; `masks` caches the
+    masks of recent filters.
     """
 
     def __init__(self, head: Head, sections: Sections, count: int) -> None:
@@ -108,7 +108,7 @@ class Catalog:
 
     @classmethod
     def load(cls, folder: Path, count: int) -> "Catalog":
-        """Map the files that `save` wrote for `count` items. Raises BundleError when they are others."""
+        """Map the files that `save` wrote for `count` items. Raises BundleError when they don't fit."""
         try:
             head = Head.model_validate_json(read_regular(folder / HEAD, _HEAD_BYTES))
         except ValidationError as error:
@@ -137,20 +137,20 @@ class Catalog:
         return fields
 
     def coded(self, name: str, rows: NDArray[np.integer[Any]], changed: Mapping[int, Any]) -> Coded:
-        """The distinct values of a field of some rows; `changed` has others of the rows at some places."""
+        """The distinct values of a field of some rows; `changed` replaces the values at some places."""
         kind, column = self.kinds[name], self._columns[name]
-        if kind == "mixed":  # which has no column of its values
-            own = {place: self.of(row).get(name) for place, row in enumerate(rows.tolist())}
-            changed = own | {**changed}
+        if kind == "mixed":  # such a field has no column of its values
+            stored = {place: self.of(row).get(name) for place, row in enumerate(rows.tolist())}
+            changed = stored | {**changed}
         coded = column.coded(rows)
         if not changed:
             return coded
         others: dict[Hashable, int] = {}
         codes, places = [], []
         for place, value in changed.items():
-            for one in comparable(value):
-                code = column.code(one) if isinstance(one, _TERMS.get(kind, ())) else None
-                codes.append(others.setdefault(one, OTHER + len(others)) if code is None else code)
+            for term in comparable(value):
+                code = column.code(term) if isinstance(term, _TERMS.get(kind, ())) else None
+                codes.append(others.setdefault(term, OTHER + len(others)) if code is None else code)
                 places.append(place)
         keep = ~np.isin(coded.places, [*changed])
         return Coded(
@@ -159,7 +159,7 @@ class Catalog:
         )
 
     def column(self, name: str) -> Column:
-        """The column of a field. Raises KeyError for an unknown one."""
+        """The column of a field. Raises KeyError for an unknown field."""
         return self._columns[name]
 
 

@@ -20,7 +20,7 @@ Kind = Literal["number", "boolean", "text", "numbers", "texts", "mixed", "none"]
 
 
 class Interval(NamedTuple):
-    """Bounds, of which one may be None; an open one is not inside."""
+    """Bounds of values, of which one may be None; an open bound lies outside the interval."""
 
     low: Value | None = None
     high: Value | None = None
@@ -44,7 +44,7 @@ OTHER = 0x7FF0_0000_0000_0001  # above the bits of each float64, and above each 
 class NumberColumn:
     """At most one number (or 0 and 1 for false and true) a row.
 
-    `values` is float64 [N], NaN where it is missing. Masks are bool [N]; a row without a value is in none.
+    `values` is float64 [N], NaN where a row has no value. Masks are bool [N]; such a row is in no mask.
     """
 
     def __init__(self, values: NDArray[np.float64]) -> None:
@@ -104,8 +104,8 @@ class TermColumn:
     """An inverted index of any number of values a row: ascending `terms`, and the rows that have each.
 
     A term is a text's UTF-8 or a number. The rows of term i are `rows[starts[i]:starts[i + 1]]`: a value, or
-    an interval of values, is a slice. Masks are bool [N], as those of `NumberColumn`. `paths` of texts has
-    the terms in place of rows: the lowest of the `levels` of each, but of those that are their only level.
+    an interval of values, is a slice. Masks are bool [N], as in `NumberColumn`. `paths` of texts has
+    the terms in place of rows, by the lowest of the `levels` of each, unless this level is the whole term.
     """
 
     def __init__(
@@ -165,19 +165,19 @@ class TermColumn:
     def codes_under(self, path: str) -> NDArray[np.int64]:
         """The ascending positions of the texts that have `path`, as `levels` writes it, among their levels.
 
-        Found by a search in sorted texts, however many the field has.
+        A binary search in sorted texts finds them, however many texts the field has.
         """
-        found: list[NDArray[Any]] = [] if (code := self.code(path)) is None else [np.array([code])]
+        parts: list[NDArray[Any]] = [] if (code := self.code(path)) is None else [np.array([code])]
         if self._paths is not None:
-            # Below it are the texts from "PATH > " up to the first one that does not begin so.
+            # Below the path are the texts from "PATH > " up to the first text that does not begin so.
             behind = path + BETWEEN[:-1] + chr(ord(BETWEEN[-1]) + 1)
             intervals = (Interval(path, path), Interval(path + BETWEEN, behind, high_open=True))
-            found += [self._paths._rows_of(self._paths.codes_within(one)) for one in intervals]
-        return np.unique(np.concatenate([*found, np.empty(0, np.int64)]))
+            parts += [self._paths._rows_of(self._paths.codes_within(interval)) for interval in intervals]
+        return np.unique(np.concatenate([*parts, np.empty(0, np.int64)]))
 
     @cached_property
     def by_row(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The codes of each row: those of row n are `codes[starts[n]:starts[n + 1]]`, ascending."""
+        """The codes of all rows and their starts: row n has `codes[starts[n]:starts[n + 1]]`, ascending."""
         codes = np.repeat(np.arange(len(self._terms), dtype=np.int64), np.diff(np.asarray(self._starts)))
         return grouped(codes, self._rows, self._count)
 
@@ -200,7 +200,7 @@ Column = NumberColumn | TermColumn
 
 
 class ColumnSummary(NamedTuple):
-    """What a field holds: rows with a value, and distinct values.
+    """A summary of a field: the number of rows with a value, and of distinct values.
 
     `frequent` has the most frequent values with the number of their rows, ties in the order of the values.
     `low` and `high` bound numbers; None for texts and for a field without values.
@@ -214,7 +214,7 @@ class ColumnSummary(NamedTuple):
 
 
 def summary_of(column: Column, most: int) -> ColumnSummary:
-    """Summarise the values of a column, with at most `most` of them."""
+    """Summarise a column, with at most `most` of its values."""
     terms, counts = column.counts()
     order = np.argsort(-counts, kind="stable")[:most].tolist()
     frequent = tuple((_value(terms[position]), int(counts[position])) for position in order)
@@ -226,8 +226,8 @@ def summary_of(column: Column, most: int) -> ColumnSummary:
 class ItemColumn:
     """A field of N items outside a catalog: a column for the values of each type.
 
-    So a filter finds the values of the type that it compares with, and no others. Masks are as those of
-    `NumberColumn`.
+    So a filter finds the values of the type that it compares with, and no other values. Masks are like the
+    masks of `NumberColumn`.
     """
 
     def __init__(self, values: Sequence[Any]) -> None:
@@ -237,15 +237,15 @@ class ItemColumn:
             for kind, each in typed_values(value):
                 pairs[kind].append((each, row))
                 self._present[row] = True
-        del pairs["mixed"]  # which is not compared with anything
+        del pairs["mixed"]  # mixed values are not compared with anything
         inverted = {kind: _inverted(some, len(values)) for kind, some in pairs.items()}
         paths = TermColumn(*_paths_of(inverted["text"][0]), len(inverted["text"][0]))
-        self._columns = {kind: TermColumn(*one, len(values), paths) for kind, one in inverted.items()}
+        self._columns = {kind: TermColumn(*arrays, len(values), paths) for kind, arrays in inverted.items()}
 
     def among(self, values: Sequence[Value]) -> Mask:
         mask = np.zeros(len(self._present), dtype=np.bool_)
         for kind in set(map(scalar_kind, values)):
-            mask |= self._columns[kind].among([one for one in values if scalar_kind(one) == kind])
+            mask |= self._columns[kind].among([value for value in values if scalar_kind(value) == kind])
         return mask
 
     def within(self, interval: Interval) -> Mask:
@@ -326,9 +326,9 @@ def column_arrays(kind: Kind, values: Sequence[Any]) -> dict[str, NDArray[Any]]:
     """The arrays that `open_column` reads."""
     present = [[each for _, each in typed_values(value)] for value in values]
     if kind in ("number", "boolean"):
-        return {"numbers": np.array([(*one, np.nan)[0] for one in present], dtype=np.float64)}
+        return {"numbers": np.array([(*row_values, np.nan)[0] for row_values in present], dtype=np.float64)}
     is_known = kind in ("numbers", "texts", "text")
-    pairs = [(each if is_known else "", row) for row, several in enumerate(present) for each in several]
+    pairs = [(each if is_known else "", row) for row, row_values in enumerate(present) for each in row_values]
     terms, starts, rows = _inverted(pairs, len(values))
     if kind == "numbers":
         return {"starts": starts, "rows": rows, "terms": np.array(terms, dtype=np.float64)}
@@ -374,7 +374,7 @@ def _inverted(
 def open_column(kind: Kind, name: str, sections: Sections, count: int) -> Column:
     """Open the arrays of `column_arrays`, stored as `<name>.<array>`, for a catalog of `count` items.
 
-    Raises BundleError when it doesn't fit.
+    Raises BundleError when they don't fit.
     """
     if kind in ("number", "boolean"):
         return NumberColumn(sections.array(f"{name}.numbers", "float64", count))
@@ -405,7 +405,7 @@ def _lists(
 def grouped(
     values: NDArray[np.int64], owners: NDArray[np.integer[Any]], count: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The values [V] by their owners [V], below `count`, and the starts [count + 1] of each owner's."""
+    """The values [V] by their owners [V], below `count`, and where those of each owner start [count + 1]."""
     return values[np.argsort(owners, kind="stable")], _starts(np.bincount(owners, minlength=count))
 
 
@@ -419,7 +419,7 @@ def _slices(
 
 
 def _bits(values: NDArray[np.float64]) -> NDArray[np.int64]:
-    return (values + 0.0).view(np.int64)  # of which 0.0 and -0.0 are one
+    return (values + 0.0).view(np.int64)  # the sum gives 0.0 and -0.0 the same bits
 
 
 def _starts(lengths: Any) -> NDArray[np.int64]:

@@ -16,7 +16,7 @@ import numpy as np
 from turret.tower.catalog.catalog import Catalog
 from turret.tower.catalog.columns import Interval, ItemColumns, Mask, Value
 
-# The items that a condition is evaluated for.
+# A condition is evaluated for the items of either class.
 Columns = Catalog | ItemColumns
 
 
@@ -26,11 +26,11 @@ class Condition(Protocol):
     def __hash__(self) -> int: ...
 
     def mask(self, items: Columns) -> Mask:
-        """The items [N] that it is true of; the caller may write into the array."""
+        """The mask [N] of the items that meet the condition; the caller may write into the array."""
 
 
 class _Keyed:
-    """Compares by `key`, a digest of the values with their types (true is not 1), which is made once.
+    """Compares by `key`, a digest of the values with their types (true is not 1), which is computed once.
 
     So a condition that is part of many filters, as a stored rule is, costs each of them a comparison.
     """
@@ -107,7 +107,7 @@ class Not(_Keyed):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Every(_Keyed):
-    """Conjunction; true everywhere of no conditions."""
+    """Conjunction; without conditions it is true everywhere."""
 
     inner: tuple[Condition, ...]
 
@@ -122,7 +122,7 @@ class Every(_Keyed):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Some(_Keyed):
-    """Disjunction; true nowhere of no conditions."""
+    """Disjunction; without conditions it is true nowhere."""
 
     inner: tuple[Condition, ...]
 
@@ -135,7 +135,7 @@ class Some(_Keyed):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Kept(_Keyed):
-    """`inner` with a cached mask of a catalog: a rule, with which requests combine filters of their own."""
+    """`inner` with a mask that a catalog caches: a rule, with which requests combine their own filters."""
 
     inner: Condition
 

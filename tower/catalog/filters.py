@@ -14,12 +14,12 @@ from turret.tower.catalog.conditions import Among, Condition, Not, Present, Unde
 from turret.tower.catalog.masks import RowMask
 from turret.tower.errors import MOST_OTHERS, FilterError, first_with_others
 
-# Above any hand-written filter, and few enough that no filter takes long.
+# The limits are above any hand-written filter, and low enough that no filter takes long.
 MAX_DEPTH, MAX_CONDITIONS, MAX_VALUES = 8, 100, 1000
 _OPERATORS = ("equals", "any_of", "none_of", "under", "not_null")
 _UNREAD = every(())
 _BOUNDS = {"gte": (0, False), "gt": (0, True), "lte": (1, False), "lt": (1, True)}
-# The values that conditions on a field take, by its kind without the "s" of lists.
+# The values that conditions on a field take, by the kind of the field without the "s" of lists.
 _TAKES = {
     "number": "a finite number",
     "text": "a text",
@@ -42,19 +42,19 @@ class Filter:
     def cached(self, rows: Hashable, make: Callable[[], Mask]) -> RowMask:
         """The mask of this condition for other `rows` than the catalog's, kept in the catalog's cache.
 
-        `rows` identifies them; equal conditions share a mask.
+        `rows` is the key of the rows; equal conditions share a mask.
         """
         return self.catalog.masks.get((rows, self.condition), make, self)
 
 
-def compile_filter(given: Mapping[str, Any], catalog: Catalog) -> Filter:
+def compile_filter(content: Mapping[str, Any], catalog: Catalog) -> Filter:
     """Parse a filter for a catalog.
 
     Raises FilterError, with the path and the value, for an unknown field or operator, a value of another type
     than the field's, and a filter that is too deep or too large.
     """
     reader = _Reader(catalog)
-    condition = reader.noting(reader.read, given, "filter", 1)
+    condition = reader.noting(reader.read, content, "filter", 1)
     if reader.faults:
         raise first_with_others(reader.faults)
     return Filter(condition, catalog)
@@ -68,28 +68,28 @@ class _Reader:
         self._conditions = self._values = 0
         self.faults: list[FilterError] = []
 
-    def noting(self, read: Callable[..., Condition], *given: Any) -> Condition:
-        """Read a part, and add what is wrong with it to `faults`, up to a number.
+    def noting(self, read: Callable[..., Condition], *arguments: Any) -> Condition:
+        """Read a part of the filter, and add its error, if it has one, to `faults`.
 
-        After that number, or beyond the limits of a filter, nothing more is read.
+        After more than `MOST_OTHERS` faults, or beyond the limits of a filter, nothing more is read.
         """
         is_small = self._conditions <= MAX_CONDITIONS and self._values <= MAX_VALUES
         if is_small and len(self.faults) <= MOST_OTHERS:
             try:
-                return read(*given)
+                return read(*arguments)
             except FilterError as error:
                 self.faults.append(error.with_traceback(None))
         return _UNREAD
 
-    def read(self, given: Any, where: str, depth: int) -> Condition:
-        if not isinstance(given, Mapping):
+    def read(self, content: Any, where: str, depth: int) -> Condition:
+        if not isinstance(content, Mapping):
             raise FilterError(
-                where, given, f"{where} takes an object such as {{'genres': {{'any_of': [...]}}}}"
+                where, content, f"{where} takes an object such as {{'genres': {{'any_of': [...]}}}}"
             )
         if depth > MAX_DEPTH:
             raise FilterError(where, None, f"{where} is nested deeper than {MAX_DEPTH}; write it flatter")
         return every(
-            self.noting(self._part, name, value, f"{where}.{name}", depth) for name, value in given.items()
+            self.noting(self._part, name, value, f"{where}.{name}", depth) for name, value in content.items()
         )
 
     def _part(self, name: str, value: Any, where: str, depth: int) -> Condition:
@@ -98,7 +98,7 @@ class _Reader:
         if name in ("all", "any"):
             if not isinstance(value, list):
                 raise FilterError(where, value, f"{where} takes a list of filters")
-            inner = [self.noting(self.read, one, f"{where}.{n}", depth + 1) for n, one in enumerate(value)]
+            inner = [self.noting(self.read, part, f"{where}.{n}", depth + 1) for n, part in enumerate(value)]
             self._count(len(inner), where)
             return every(inner) if name == "all" else some(inner)
         kind = self._catalog.kinds.get(name)
@@ -106,16 +106,18 @@ class _Reader:
             raise FilterError(where, value, _unknown(name, self._catalog))
         return self._field(name, kind, value, where)
 
-    def _field(self, name: str, kind: Kind, given: Any, where: str) -> Condition:
-        if not isinstance(given, Mapping) or not given:
-            raise FilterError(where, given, f"{where} takes an object of {', '.join(_OPERATORS)} or bounds")
-        self._count(len(given), where)
+    def _field(self, name: str, kind: Kind, operators: Any, where: str) -> Condition:
+        if not isinstance(operators, Mapping) or not operators:
+            raise FilterError(
+                where, operators, f"{where} takes an object of {', '.join(_OPERATORS)} or bounds"
+            )
+        self._count(len(operators), where)
         conditions = [
             self.noting(self._operator, name, kind, operator, value, f"{where}.{operator}")
-            for operator, value in given.items()
+            for operator, value in operators.items()
             if operator not in _BOUNDS
         ]
-        bounds = {operator: value for operator, value in given.items() if operator in _BOUNDS}
+        bounds = {operator: value for operator, value in operators.items() if operator in _BOUNDS}
         if bounds:
             conditions.append(self.noting(_within, name, kind, bounds, where))
         return every(conditions)
@@ -138,7 +140,7 @@ class _Reader:
         self._values += len(values)
         if self._values > MAX_VALUES:
             raise FilterError(where, None, f"a filter holds at most {MAX_VALUES} values; send fewer")
-        among = Among(name, _distinct([_value(kind, one, where) for one in values]))
+        among = Among(name, _distinct([_value(kind, member, where) for member in values]))
         return Not(among) if operator == "none_of" else among
 
     def _count(self, more: int, where: str) -> None:
@@ -173,12 +175,12 @@ def _within(name: str, kind: Kind, bounds: Mapping[str, Any], where: str) -> Con
 
 
 def _value(kind: Kind, value: Any, where: str) -> Value:
-    wanted, given = kind.removesuffix("s"), scalar_kind(value)
+    wanted, actual = kind.removesuffix("s"), scalar_kind(value)
     if wanted == "mixed":
         raise FilterError(where, value, _mixed(where))
-    if given not in ((wanted,) if wanted != "none" else ("number", "text", "boolean")):
+    if actual not in ((wanted,) if wanted != "none" else ("number", "text", "boolean")):
         raise FilterError(where, value, f"{where} takes {_TAKES[wanted]}")
-    return float(value) if given == "number" else value
+    return float(value) if actual == "number" else value
 
 
 def _mixed(where: str) -> str:

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-# The bytes of one cache, but for a few masks that are kept of a huge catalog.
+# A cache holds at most this many bytes, but always keeps a few masks, however large the catalog is.
 MASK_BYTES = 64_000_000
-# A mask has one byte a row, and its allowed rows as int64 where they are few.
+# A mask has one byte a row, and holds its allowed rows as int64 where they are few.
 _ROW_BYTES = 5
 _FEWEST, _MOST = 4, 512
 T = TypeVar("T")
@@ -21,7 +21,7 @@ T = TypeVar("T")
 class RowMask:
     """The rows for which `mask` [N] is true, and how many they are.
 
-    `origin` is the filter that they meet, where one made the mask; an engine is sent that, not the rows.
+    `origin` is the filter that made the mask, if a filter did; an engine is sent the filter, not the rows.
     """
 
     def __init__(self, mask: NDArray[np.bool_], origin: object = None) -> None:
@@ -39,8 +39,8 @@ class RowMask:
         """`form(self)`, computed once: the form in which a search engine takes the mask."""
         if form not in self._derived:
             self._derived[form] = form(self)
-        made: T = self._derived[form]
-        return made
+        result: T = self._derived[form]
+        return result
 
 
 class MaskCache:
@@ -55,7 +55,7 @@ class MaskCache:
         return len(self._masks)
 
     def get(self, key: Hashable, make: Callable[[], NDArray[np.bool_]], origin: object = None) -> RowMask:
-        """The mask of `key`, made read-only if it isn't cached, as one of `origin`."""
+        """The cached mask of `key`; if there is none, `make` makes it, read-only and with this `origin`."""
         with self._lock:
             cached = self._masks.get(key)
             if cached is not None:
@@ -66,7 +66,7 @@ class MaskCache:
         allowed = RowMask(mask, origin)
         size = _ROW_BYTES * len(mask) + bytes_of(key)
         with self._lock:
-            _, before = self._masks.pop(key, (None, 0))  # another thread has made it too
+            _, before = self._masks.pop(key, (None, 0))  # another thread may have made the mask, too
             self._masks[key] = allowed, size
             self.size += size - before
             while len(self) > _MOST or (len(self) > _FEWEST and self.size > MASK_BYTES):

@@ -29,7 +29,7 @@ _seconds = 1.0
 def set_access(urls: str | None, seconds: float = 1.0) -> None:
     """Set the addresses of this process's engines, as TURRET_ENGINE has them, and the time limit of a search.
 
-    To be called before it opens bundles. Raises EngineError for a URL of no engine.
+    The call has to come before the process opens bundles. Raises EngineError for a URL of no engine.
     """
     global _urls, _seconds
     _addresses(urls)
@@ -42,7 +42,7 @@ def inherited_access() -> dict[str, str]:
 
 
 def engine_url(product: EngineName) -> str | None:
-    """The address of a product, None where the operator names none. Raises EngineError for a faulty one."""
+    """The address of a product, None where none is named. Raises EngineError for a faulty address."""
     return _addresses(_urls or os.environ.get(URL_VARIABLE)).get(product)
 
 
@@ -54,12 +54,12 @@ def required_url(product: EngineName) -> str:
 
 
 def _addresses(urls: str | None) -> dict[EngineName, str]:
-    """The addresses by product; blanks separate them."""
-    found: dict[EngineName, str] = {}
+    """The addresses in `urls` by product; blanks separate them."""
+    addresses: dict[EngineName, str] = {}
     for url in (urls or "").split():
-        if found.setdefault(engine_name(url), url) != url:
+        if addresses.setdefault(engine_name(url), url) != url:
             raise EngineError(f"{URL_VARIABLE} names two addresses of {engine_name(url)}; keep one")
-    return found
+    return addresses
 
 
 def _unnamed(product: EngineName) -> str:
@@ -74,8 +74,8 @@ class Connection:
 
     Without a `url`, every call fails with the message `unnamed`.
 
-    One search connects for all that arrive meanwhile. The lock of the circuit is never held while one waits
-    for the engine, so that an open circuit refuses at once.
+    One search connects for all searches that arrive meanwhile. The lock of the circuit is never held while a
+    search waits for the engine, so that an open circuit refuses at once.
     """
 
     def __init__(
@@ -114,11 +114,11 @@ class Connection:
     def search(
         self, collection: str, vector: Vector, k: int, breadth: int, where: Condition | None, count: int
     ) -> Rows:
-        """As `Engine.search`, in a collection of `count` items; rows ascend, each once.
+        """Search as `Engine.search`, in a collection of `count` items; rows are distinct and ascend.
 
         Raises EngineError at once while the circuit is open. Rows that don't exist are a failure. So is an
         answer that is short though there is no condition: its rows are returned, and the circuit opens if
-        that goes on, as it does where the engine has lost items.
+        short answers go on, as they do where the engine has lost items.
         """
         with self._lock:
             token = self._circuit.admit()
@@ -164,7 +164,7 @@ def connection(product: EngineName) -> Connection:
     return _shared(engine_url(product), _seconds, unnamed=_unnamed(product))
 
 
-# The lock of activations is held meanwhile.
+# The lock of activations is held while a check waits.
 _OF_CHECKS = Limits(search=5.0, load=10.0)
 
 
@@ -175,11 +175,11 @@ def check_loaded(manifest: Manifest) -> None:
         return
     try:
         with closing(open_engine(required_url(settings.engine), _OF_CHECKS)) as engine:
-            found = engine.count(settings.collection)
+            loaded = engine.count(settings.collection)
     except EngineError as error:
         raise BundleError(str(error)) from None
-    if found != manifest.item_count:
-        held = "no collection" if found is None else f"{found:,} items in"
+    if loaded != manifest.item_count:
+        held = "no collection" if loaded is None else f"{loaded:,} items in"
         raise BundleError(
             f"{without_credentials(required_url(settings.engine))} holds {held} {settings.collection}, where "
             f"{manifest.item_count:,} items are needed; publish it there with `turret publish --engine URL`"

@@ -1,6 +1,6 @@
 """A circuit breaker: failures in a row open it, and after a pause a trial call decides.
 
-Not purgatory's: that goes by a clock that can be set, and admits every call while half open.
+The package purgatory is not used: it goes by a clock that can be set, and admits every call while half open.
 """
 
 import time
@@ -13,7 +13,7 @@ CircuitState = Literal["closed", "open", "half_open"]
 class Circuit:
     """Opens for `seconds` after `failures` in a row, then admits one trial call at a time.
 
-    A successful trial closes it, a failed one opens it again. `clock` is monotonic, in seconds.
+    A successful trial closes it, a failed trial opens it again. `clock` is monotonic, in seconds.
 
     Attributes:
         state: open becomes half open at the first call after the pause.

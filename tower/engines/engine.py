@@ -25,8 +25,8 @@ Rows = NDArray[np.int64]
 class EngineField(NamedTuple):
     """A filter field of N items, addressed by its position in `EngineItems.fields`.
 
-    A field of numbers has float64 `values` [N], NaN where an item has none. In one of codes, an item has any
-    number of them, ascending and distinct: those of item n are `values[starts[n]:starts[n + 1]]` (int64).
+    A field of numbers has float64 `values` [N], NaN where an item has none. In a field of codes, an item has
+    any number of codes, ascending and distinct: item n has `values[starts[n]:starts[n + 1]]` (int64).
     """
 
     values: NDArray[Any]
@@ -60,8 +60,8 @@ class Engine(ABC):
 
     Every method raises EngineError, with the engine's address and the remedy, when the engine can't be
     reached, doesn't answer within its time limit, or refuses: `refusal` gives the sentence for an error of
-    the client. An answer of another form, which a client fails to read, ends in one too. Names of collections
-    consist of letters, digits and underscores, and begin with a letter.
+    the client. An answer of another form, which a client fails to read, raises EngineError, too. Names of
+    collections consist of letters, digits and underscores, and begin with a letter.
     """
 
     # The largest k and the largest effort of a search.
@@ -74,7 +74,7 @@ class Engine(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Raise EngineError unless the engine answers and can do what the others need.
+        """Raise EngineError unless the engine answers and can do all that the other methods need.
 
         An engine that would answer from a part of its data alone is refused by name.
         """
@@ -120,12 +120,12 @@ class Engine(ABC):
 
 
 def _named(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Raise EngineError in place of any other exception of a method."""
+    """Wrap a method so that it raises EngineError in place of any other exception."""
 
     @wraps(method)
-    def call(engine: Engine, *given: Any, **named: Any) -> Any:
+    def call(engine: Engine, *arguments: Any, **named: Any) -> Any:
         try:
-            return method(engine, *given, **named)
+            return method(engine, *arguments, **named)
         except EngineError:
             raise
         except Exception as error:
@@ -139,7 +139,7 @@ def _named(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def is_done(look: Callable[[], bool], seconds: float) -> bool:
-    """Look ten times a second, and return True as soon as `look` does; False after so many seconds."""
+    """Look ten times a second, and return True as soon as `look` does; return False after `seconds`."""
     end = time.monotonic() + seconds
     while not look():
         if time.monotonic() > end:
@@ -183,5 +183,5 @@ def engine_name(url: str) -> EngineName:
 
 def open_engine(url: str, limits: Limits) -> Engine:
     """Connect to the engine at `url`. Raises EngineError where it can't, or its client isn't installed."""
-    made: Engine = resolve_name(CLIENTS[engine_name(url)])(url, limits)
-    return made
+    engine: Engine = resolve_name(CLIENTS[engine_name(url)])(url, limits)
+    return engine

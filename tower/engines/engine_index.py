@@ -15,15 +15,15 @@ from turret.tower.format.index_settings import EngineSettings
 from turret.tower.index.faiss_calls import Found
 from turret.tower.index.index import ExactIndex, Index, ordered
 
-# Withdrawn and replaced items are dropped from an answer, of which so many more are fetched.
+# This many more items are fetched, as withdrawn and replaced items are dropped from an answer.
 _SPARE = 8
 
 
 class EngineForm(NamedTuple):
     """A mask in the terms of an engine.
 
-    `where`: the condition to send; None sends none. `added`: the allowed rows that don't meet it, as their
-    fields were replaced. `dropped`: the number of rows that meet it and aren't allowed.
+    `where`: the condition to send; None sends none. `added`: the allowed rows that don't meet the condition,
+    as their fields were replaced. `dropped`: the number of rows that meet it and aren't allowed.
     """
 
     where: Condition | None
@@ -34,8 +34,8 @@ class EngineForm(NamedTuple):
 class EngineIndex(Index):
     """Searches the collection of a version.
 
-    Scores and their order are those of the exact search, as they are computed here. An answer that the engine
-    leaves short of k allowed rows is replaced by the exact one.
+    Scores and their order are as in exact search, since scores are computed here. An answer that the engine
+    leaves short of k allowed rows is replaced by the exact answer.
     """
 
     settings: EngineSettings
@@ -47,7 +47,7 @@ class EngineIndex(Index):
 
     @classmethod
     def load(cls, path: Path, vectors: NDArray[np.float32], settings: EngineSettings) -> "EngineIndex":
-        """Search the collection that `settings` name; the engine is first asked by a search."""
+        """Search the collection that `settings` name; the first search connects to the engine."""
         return cls(vectors, settings, connection(settings.engine))
 
     @property
@@ -58,7 +58,7 @@ class EngineIndex(Index):
     def nearest(
         self, vector: NDArray[np.float32], k: int, allowed: RowMask | None = None, spare: int = 0
     ) -> Found:
-        """As `Index.nearest`. Raises EngineError when the engine is unavailable."""
+        """Search as `Index.nearest`. Raises EngineError when the engine is unavailable."""
         count = len(self) if allowed is None else allowed.count
         k = min(k + spare, count)
         where, added, dropped = _ALL if allowed is None else allowed.derived(engine_form)

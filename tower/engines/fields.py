@@ -1,6 +1,6 @@
-"""The catalog in the terms of an engine: its columns as fields, its conditions as those on such fields.
+"""The catalog in the terms of an engine: its columns as fields, and its conditions as conditions on fields.
 
-There a field is named by its place, and the texts of a field are numbered in their order, so that an engine
+An engine names a field by its place, and the texts of a field are numbered in their order, so that an engine
 stores and compares integers: no text has to be escaped in a query language, and a range of texts is a range
 of codes. `Among` holds codes, and `Within` bounds numbers.
 """
@@ -38,7 +38,7 @@ def engine_fields(catalog: Catalog) -> list[EngineField]:
 
 
 def drawn(count: int) -> NDArray[np.int64]:
-    """A permutation of `count` rows with a fixed seed: those with a place below n are a uniform sample."""
+    """A permutation of `count` rows with a fixed seed: rows with a place below n are a uniform sample."""
     return np.random.default_rng(0).permutation(count)
 
 
@@ -53,7 +53,7 @@ class Drawn:
 
 
 def where_of(condition: Condition, catalog: Catalog) -> Condition | None:
-    """A condition in the terms of the engine; None for one that it can't say exactly."""
+    """A condition in the terms of the engine; None where the engine can't say it exactly."""
     draw = str(len(catalog.kinds))
     always = Present(draw)  # every item has a place in the draw
     match condition:
@@ -90,7 +90,9 @@ def _of_field(
             return Within(place, condition.interval)
         values = condition.values if isinstance(condition, Among) else ()
         numbers = [float(value) for value in values if isinstance(value, int | float)]
-        return Some(tuple(Within(place, Interval(one, one)) for one in numbers)) if numbers else never
+        return (
+            Some(tuple(Within(place, Interval(number, number)) for number in numbers)) if numbers else never
+        )
     codes: Sequence[int]
     match condition:
         case Among(_, values):

@@ -45,10 +45,11 @@ from turret.tower.tuning.search_params import Task
 
 NAMESPACE_FILE = ".engine_namespace"
 _NAMESPACE = re.compile("turret_[0-9a-f]{12}")
-# The shares of allowed items that are measured. Engines change their ways between a tenth and a hundredth.
+# Recall is measured for these shares of allowed items: engines change their kind of search between a tenth
+# and a hundredth.
 SHARES = (1.0, 0.3, 0.1, 0.03, 0.01, 0.001)
 _TIMED = 20
-# A search while the efforts are tuned may be broader than any that is served.
+# A search while the efforts are tuned may be broader than any search that is served.
 _LIMITS = Limits(search=30.0)
 
 
@@ -61,13 +62,13 @@ def publish_to_engine(
 ) -> Path:
     """Load the bundle in `folder` into the engine at `url` and publish it once more, searched there.
 
-    The collection holds vectors and filter fields; the search efforts are those that reach `recall` at each k
-    and selectivity. Collections of deleted versions and of publications that died are dropped. `version` is
-    by default the old one with the engine's name behind it. The `current` pointer doesn't move.
+    The collection holds vectors and filter fields; the search efforts reach `recall` at each k and
+    selectivity. Collections of deleted versions and of publications that died are dropped. `version` is
+    by default the old version with the engine's name behind it. The `current` pointer doesn't move.
 
     Raises BundleError when the bundle fails a check or has too few items, the version exists, or the engine
-    misses the recall; EngineError when the engine fails. Both leave no collection behind if the engine still
-    answers.
+    misses the recall; EngineError when the engine fails. Neither error leaves a collection behind if the
+    engine still answers.
     """
     check_requested(recall)
     name = engine_name(url)
@@ -105,13 +106,13 @@ def _load(old: Bundle, engine: Engine, url: str, collection: str, report: Report
     count, address = len(old.vectors), without_credentials(url)
     report(f"loading {count:,} items into {address} as {collection} ...")
     engine.load(collection, EngineItems(old.vectors, engine_fields(old.catalog)))
-    found = engine.count(collection)
-    if found != count:
-        raise EngineError(f"{address} holds {found} of {count} items after the load; publish again")
+    loaded = engine.count(collection)
+    if loaded != count:
+        raise EngineError(f"{address} holds {loaded} of {count} items after the load; publish again")
 
 
 class _Tuner:
-    """Finds the efforts that search a loaded collection with a recall."""
+    """Finds the efforts with which searches of a loaded collection reach a recall."""
 
     def __init__(
         self, old: Bundle, engine: Engine, url: str, collection: str, recall: float, report: Report
@@ -148,14 +149,14 @@ class _Tuner:
         return Chosen(index, measured, choice)
 
     def _mask(self, selectivity: float) -> RowMask:
-        """The rows of the first share of the draw, which the engine can filter by."""
+        """The mask of a share of the rows: the first ones of the draw, by which the engine can filter."""
         return Filter(Drawn(round(selectivity * len(self._task.vectors))), self._catalog).allowed()
 
     def _index(self, target: float) -> tuple[EngineIndex, list[str]]:
         """The index with the efforts that reach `target`, and a line for each share of the items.
 
-        Raises BundleError where no effort reaches the target for all items: there nothing could be searched
-        by the engine.
+        Raises BundleError where no effort reaches the target for all items: then the engine could search
+        nothing.
         """
         every: list[EngineEffort] = []
         words: list[str] = []
@@ -182,7 +183,7 @@ class _Tuner:
         return EngineIndex(self._task.vectors, settings, opened), words
 
     def _effort(self, truth: Truth, k: int, target: float) -> EngineEffort:
-        """The least effort of the engine's own answers, of which short ones count as misses, by bisection."""
+        """The least effort for `target`, by bisection; short answers of the engine itself count as misses."""
         task, breadths, recalls = self._task, list(self._engine.breadths(k)), dict[int, float]()
 
         def reaches(breadth: int) -> bool:
@@ -196,12 +197,12 @@ class _Tuner:
     def _find(self, truth: Truth, k: int, breadth: int, query: NDArray[np.float32]) -> NDArray[np.int64]:
         where = None if truth.allowed is None else where_of(Drawn(truth.allowed.count), self._catalog)
         signs = (1, -1) if self._task.scoring.absolute else (1,)
-        found = [self._engine.search(self._collection, sign * query, k, breadth, where) for sign in signs]
-        rows = np.unique(np.concatenate(found))
+        answers = [self._engine.search(self._collection, sign * query, k, breadth, where) for sign in signs]
+        rows = np.unique(np.concatenate(answers))
         return rows if truth.allowed is None else rows[truth.allowed.mask[rows]]
 
     def _exact_is_better(self, truth: Truth, efforts: Sequence[EngineEffort]) -> bool:
-        """Whether the exact search among the allowed rows is as fast as the engine's, or the only one."""
+        """Whether exact search among the allowed rows is as fast as the engine, or the only one possible."""
         if not efforts or efforts[0].breadth is None:
             return True
         k, few = efforts[0].k, self._task.few
@@ -215,19 +216,19 @@ class _Tuner:
 
 def _described(selectivity: float, efforts: Sequence[EngineEffort]) -> str:
     told = [
-        f"no effort for k = {one.k:,} (recall {one.recall:.4f} at the largest: searched exactly)"
-        if one.breadth is None
-        else f"effort {one.breadth:,} for k = {one.k:,} (recall {one.recall:.4f})"
-        for one in efforts
+        f"no effort for k = {effort.k:,} (recall {effort.recall:.4f} at the largest: searched exactly)"
+        if effort.breadth is None
+        else f"effort {effort.breadth:,} for k = {effort.k:,} (recall {effort.recall:.4f})"
+        for effort in efforts
     ]
     return f"where {selectivity:.2g} of the items are allowed: {', '.join(told) or 'searched exactly'}"
 
 
 def namespace(bundles: Path) -> str:
-    """The prefix of the names of this folder's collections, drawn at random with the first.
+    """The prefix of the names of this folder's collections, drawn at random for the first collection.
 
     Folders that share an engine never touch each other's collections; a copy of a folder has to begin without
-    the file, as each would drop collections that the other one needs.
+    the file, as each folder would drop collections that the other folder needs.
     """
     path = bundles / NAMESPACE_FILE
     if not path.exists():
@@ -242,7 +243,7 @@ def namespace(bundles: Path) -> str:
 
 
 def collection_name(bundles: Path, version: str) -> str:
-    """A new name for the collection of a version; a later version of this name gets another."""
+    """A new name for the collection of a version; a later version of this name gets another name."""
     readable = re.sub("[^A-Za-z0-9]", "_", version)
     return f"{namespace(bundles)}_{readable}_{uuid.uuid4().hex[:8]}"
 
@@ -250,11 +251,11 @@ def collection_name(bundles: Path, version: str) -> str:
 def clear(bundles: Path, engine: Engine) -> list[str]:
     """Drop the collections of deleted versions and of publications that died, and return their names.
 
-    The caller holds the folder's publication lock, so that none is being loaded. Raises BundleError where a
-    manifest can't be read, since its version may need any of them.
+    The caller holds the folder's publication lock, so that no collection is being loaded. Raises BundleError
+    where a manifest can't be read, since its version may need any collection.
     """
-    indexes = [read_manifest(bundles / one.version).index for one in versions(bundles)]
-    kept = {one.collection for one in indexes if isinstance(one, EngineSettings)}
+    indexes = [read_manifest(bundles / summary.version).index for summary in versions(bundles)]
+    kept = {index.collection for index in indexes if isinstance(index, EngineSettings)}
     dropped = [name for name in engine.collections(f"{namespace(bundles)}_") if name not in kept]
     for name in dropped:
         engine.drop(name)

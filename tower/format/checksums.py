@@ -12,15 +12,15 @@ from turret.tower.errors import BundleError
 from turret.tower.format.manifest import Manifest
 from turret.tower.format.safe_open import open_regular, size_of
 
-# Float32 rounding of a norm over some thousand columns; a vector that was never normalised is further off.
+# Float32 rounding of a norm over some thousand columns is smaller; unnormalised vectors are further off.
 _UNIT_TOLERANCE = 1e-3
 
 
 def check_files(folder: Path, manifest: Manifest) -> None:
     """Compare the size and the SHA-256 of each file with the manifest's, several files at once.
 
-    Raises BundleError naming the first that is missing, is no regular file or differs, or when the manifest
-    lacks a required file.
+    Raises BundleError naming the first file that is missing, is no regular file or differs, or when the
+    manifest lacks a required file.
     """
     missing = manifest.required_files - set(manifest.files)
     if missing:
@@ -40,7 +40,8 @@ FileStamps = frozenset[tuple[str, int, int, int, int]]
 def file_stamps(folder: Path) -> FileStamps:
     """The name, inode, size, and times of change (of content and of inode, ns) of each file of a folder.
 
-    No file has changed between two calls with the same result. Raises BundleError when it can't be read.
+    No file has changed between two calls with the same result. Raises BundleError when the folder can't be
+    read.
     """
     try:
         with os.scandir(folder) as entries:

@@ -37,9 +37,9 @@ class IndexSettings(Settings):
     # The subclass of `tower.index.index.Index` as `module:Class`, imported with the first index of this kind:
     # reading a manifest imports no search engine.
     index_class: ClassVar[str]
-    # Whether it has a file of its own, beside the item vectors.
+    # Whether the index has a file of its own, beside the item vectors.
     has_file: ClassVar[bool] = False
-    # Whether another process or host searches it: `turret serve` then searches in threads, and the exact
+    # Whether another process or host does the search: `turret serve` then searches in threads, and the exact
     # search answers recorded queries, as an engine that merges its files may change its answers.
     is_remote: ClassVar[bool] = False
 
@@ -110,22 +110,22 @@ class IvfPqSettings(ApproximateSettings):
 
     @property
     def reads_all(self) -> bool:
-        """With one list of vectors that are equally long."""
+        """Whether there is one list, of vectors that are equally long."""
         return self.lists == 1 and not self.biased and not self.augmented
 
     @property
     def is_rotated(self) -> bool:
-        """In several lists always."""
+        """Whether codes are of rotated vectors, as they always are in several lists."""
         return self.rotated or not self.reads_all
 
     def width(self, dimension: int) -> int:
-        """Product codes need parts of one size."""
+        """The number of stored columns, a multiple of `parts`: product codes need parts of one size."""
         needed = dimension + self.augmented
         return needed + -needed % self.parts
 
     @property
     def label(self) -> str:
-        """With the number of lists."""
+        """The kind with the number of lists."""
         rotated = ", rotated" if self.reads_all and self.rotated else ""
         return f"{self.kind} of {self.lists:,} list{'s' * (self.lists > 1)}{rotated}"
 
@@ -178,17 +178,17 @@ class EngineSettings(IndexSettings):
     def breadth(self, rows: int, k: int) -> int | None:
         """The effort of a search for `k` among `rows` rows; None where none is known to reach the recall.
 
-        It is the larger one of those that were measured for the next fewer and the next more rows. Neither
-        bounds the other: an engine needs more effort for fewer rows, until they are so few that it scores
-        them all.
+        It is the larger of the efforts that were measured for the next fewer and for the next more rows.
+        Neither bounds the other: an engine needs more effort for fewer rows, until they are so few that it
+        scores them all.
         """
-        measured = [one for one in self.efforts if one.k >= k]
-        below = [one for one in measured if one.rows <= rows]
-        above = [one for one in measured if one.rows >= rows]
+        measured = [effort for effort in self.efforts if effort.k >= k]
+        below = [effort for effort in measured if effort.rows <= rows]
+        above = [effort for effort in measured if effort.rows >= rows]
         if not below or not above:
             return None
-        lower = min(below, key=lambda one: (-one.rows, one.k)).breadth
-        upper = min(above, key=lambda one: (one.rows, one.k)).breadth
+        lower = min(below, key=lambda effort: (-effort.rows, effort.k)).breadth
+        upper = min(above, key=lambda effort: (effort.rows, effort.k)).breadth
         return None if lower is None or upper is None else max(lower, upper)
 
 

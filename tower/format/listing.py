@@ -1,4 +1,4 @@
-"""The versions of a folder: their names, the current one, and how one appears there."""
+"""The versions of a folder: their names, the current version, and how a version appears there."""
 
 import os
 import re
@@ -46,7 +46,7 @@ def current(root: Path) -> str | None:
     if not os.path.lexists(root / CURRENT):
         return None
     try:
-        # Not through a link: an error message shows a part of the content.
+        # A link is not followed, as an error message shows a part of the content.
         name = read_regular(root / CURRENT, _LIMIT).decode("utf-8", "replace").strip()
     except BundleError as error:
         fault = str(error).partition(";")[0]
@@ -60,7 +60,7 @@ def current(root: Path) -> str | None:
 
 
 def point(root: Path, version: str) -> None:
-    """Make `version` the current one: by rename, synced to disk."""
+    """Make `version` the current one by a rename that is synced to disk."""
     check_version(version)
     try:
         with new_file(root / CURRENT) as fresh:
@@ -125,7 +125,7 @@ class VersionSummary(Settings):
 def version_folder(root: Path, version: str) -> Path:
     """Return the folder of a version.
 
-    Raises BundleError, naming the existing ones, when it doesn't exist or is a link.
+    Raises BundleError, naming the existing versions, when it doesn't exist or is a link.
     """
     check_version(version)
     folder = root / version

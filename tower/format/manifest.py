@@ -21,10 +21,10 @@ FORMAT_VERSION: Literal[4] = 4
 MANIFEST, DIGEST = "manifest.json", "manifest.sha256"
 MANIFEST_BYTES = 4_000_000
 GOLDEN, QUERY_VECTORS = "golden.json", "query_vectors.npy"
-ITEM_MAP = "item_map.npy"  # the item vectors in the plane, where they were projected
-# Read by warm starts, beside the model; serving needs neither.
+ITEM_MAP = "item_map.npy"  # the item vectors in the plane, if they were projected
+# Warm starts read these files beside the model; serving needs neither.
 EXPERIMENT, ITEM_FEATURES = "experiment.json", "item_features.json"
-ITEM_TOWER = "item_tower.onnx"  # where it reads features
+ITEM_TOWER = "item_tower.onnx"  # only where the item tower reads features
 REQUIRED_FILES = frozenset(
     {
         "user_tower.onnx",
@@ -42,7 +42,7 @@ REQUIRED_FILES = frozenset(
         "model.safetensors",
     }
 )
-INDEX = "index.faiss"  # where its kind has a file
+INDEX = "index.faiss"  # only where the kind of the index has a file
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]*$")]
 
 
@@ -73,19 +73,20 @@ class IndexChoice(Settings):
 
 
 class ModelCard(Settings):
-    """What training says of a model; lengths in rows.
+    """The description of a model by its training; lengths are in rows.
 
     `reads_times`: the user tower reads the times of items and of the request. `reads_queries`: it reads
     queries in words, or their ready vectors, and no history. `reads_sets`: it reads each item of a history
     once, at its first use. `catalog_time`: when the file of its items was
     written, None without a file; changes of items after that are newer than the bundle. `data_until`: the
-    time of the newest event of the data, ISO 8601 in UTC; None for data without times. `kinds`: those of the
+    time of the newest event of the data, ISO 8601 in UTC; None for data without times. `kinds`: the kinds of
     events by name, in the order of their codes (`data.kinds`), empty where all are alike; events without a
-    kind have `default_kind`. `duplicates` and `session_gap`: those of the preparation, by which events of a
-    history become one (`data.histories.duplicates`). `reads_kinds`: the user tower reads the kind of each
-    event. `exclude_seen`: the default of requests that don't say which items of the history answers leave
-    out. `repeats`: what items of the history gain over their scores by the towers; None where they gain
-    nothing. `keeps_html`: texts of items are read as they are, without `data.reading.markup.plain_text`.
+    kind have `default_kind`. `duplicates` and `session_gap`: the settings of the preparation by which events
+    of a history become one (`data.histories.duplicates`). `reads_kinds`: the user tower reads the kind of
+    each event. `exclude_seen`: the default of requests that don't say which items of the history answers
+    leave out. `repeats`: the gain of items of the history over their scores by the towers; None where they
+    gain nothing. `keeps_html`: texts of items are read as they are, without
+    `data.reading.markup.plain_text`.
     """
 
     version: str
@@ -109,7 +110,7 @@ class ModelCard(Settings):
 
     @property
     def merging(self) -> Merging:
-        """How the events of a user with an item become one."""
+        """The rule by which the events of a user with an item become one event."""
         return Merging.of(self.duplicates, self.session_gap, self.kinds)
 
     @property

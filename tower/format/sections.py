@@ -21,18 +21,18 @@ def map_array(path: Path, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
     """
     size = size_of(path)
     try:
-        found = np.load(path, mmap_mode="r", allow_pickle=False)
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
     except Exception as error:  # NumPy parses the header as a Python literal, with any error for other bytes
         raise BundleError(f"{path} is not a whole .npy array ({error}); export the bundle again") from None
-    fits = isinstance(found, np.memmap) and found.flags.c_contiguous and found.dtype == np.dtype(dtype)
-    if not fits or found.shape != shape:
+    fits = isinstance(array, np.memmap) and array.flags.c_contiguous and array.dtype == np.dtype(dtype)
+    if not fits or array.shape != shape:
         raise BundleError(
-            f"{path.name} has shape {found.shape} of {found.dtype} where the manifest says {shape} of "
+            f"{path.name} has shape {array.shape} of {array.dtype} where the manifest says {shape} of "
             f"{dtype}; the files are of different models"
         )
-    if size != found.offset + found.nbytes:
+    if size != array.offset + array.nbytes:
         raise BundleError(f"{path} is longer than its array; copy the bundle again", "checksum")
-    return np.asarray(found)
+    return np.asarray(array)
 
 
 # Sections begin at cache lines, so that every number is aligned.
@@ -49,7 +49,7 @@ class Section(Settings):
 
     @property
     def end(self) -> int:
-        """The offset behind its last byte."""
+        """The offset behind the last byte of the section."""
         return self.offset + self.length * np.dtype(self.dtype).itemsize
 
 
@@ -70,7 +70,7 @@ class Sections:
         self._source = source
 
     def array(self, name: str, dtype: str, length: int | None = None) -> NDArray[Any]:
-        """One section. Raises BundleError when it is missing or has another type or length."""
+        """The array of a section. Raises BundleError when it is missing or has another type or length."""
         section = self._sections.get(name)
         if section is None or section.dtype != dtype or length not in (None, section.length):
             raise BundleError(
@@ -80,9 +80,9 @@ class Sections:
         return np.frombuffer(self.buffer, dtype=dtype, count=section.length, offset=section.offset)
 
     def starts(self, name: str, end: int, length: int | None = None) -> NDArray[np.int64]:
-        """The bounds of slices one after the other, int64: from 0 to `end`, none below the one before.
+        """The bounds of slices one after the other, int64: they rise from 0 to `end` and never fall.
 
-        Raises BundleError for other numbers.
+        Raises BundleError for other bounds.
         """
         bounds: NDArray[np.int64] = self.array(name, "int64", length)
         ends = tuple(bounds[[0, -1]].tolist()) if len(bounds) else None

@@ -24,15 +24,15 @@ from turret.tower.index.soundness import RowsError, check_rows
 
 Vectors = NDArray[np.float32]
 
-# Queries of one call, which read codes once. From 20 on FAISS compares centres by BLAS, with other rounding.
+# This many queries read codes once in a call. From 20 on FAISS compares centres by BLAS, with other rounding.
 AT_ONCE = 16
 _SEED = 1234
-# Codes learn from so many vectors, and k-means from so many a centre; more moved neither.
+# Codes learn from this many vectors, and k-means from so many a centre; more improved neither.
 _LEARNT_FROM, _VECTORS_A_CENTRE, _ROUNDS = 65536, 256, 10
 _BLOCK = 65536
-# So many codes are scanned at a time. FAISS's 32 load the query's tables more often: a tenth more time.
+# This many codes are scanned at a time. FAISS's 32 load the query's tables more often: a tenth more time.
 _SCANNED = 64
-# How many of the best items of a learning user count.
+# This many of the best items of each learning user count.
 _WANTED = 10
 _PRODUCT = faiss.METRIC_INNER_PRODUCT
 
@@ -41,8 +41,8 @@ class ApproximateIndex(Index):
     """A FAISS index that proposes rows, and the item vectors that rank them.
 
     Scores are true inner products, the same numbers that `ExactIndex` gives, and rows come in the same order:
-    higher scores first, then lower rows. Of rows that tie at the end, the proposed ones
-    come. Where fewer than k allowed rows are proposed, the allowed ones are all scored instead.
+    higher scores first, then lower rows. Of rows that tie at the end, the proposed rows come. Where fewer
+    than k allowed rows are proposed, all allowed rows are scored instead.
     """
 
     settings: ApproximateSettings
@@ -52,13 +52,13 @@ class ApproximateIndex(Index):
         self._exact = ExactIndex(vectors)
         self.settings = settings
         if isinstance(settings, IvfPqSettings) and not settings.reads_all:
-            # Of FAISS's ways the one for single queries; it chooses by batches, and takes 2-3 us more. A file
-            # doesn't keep it.
+            # This is FAISS's way for single queries; its default chooses by batches, and takes 2-3 us more. A
+            # file doesn't keep the choice.
             faiss.downcast_index(proposing.index).implem = 10
-        # The columns that are only stored, in which queries have zeros.
+        # This many columns are only stored; queries have zeros there.
         self._missing = settings.width(vectors.shape[1]) - vectors.shape[1]
-        # Search parameters are read, never written, by a search; those without a selector serve all.
-        # Closures over the settings alone: a reference to this index would keep it alive after its version.
+        # Search parameters are read, never written, by a search; parameters without a selector serve all.
+        # The closures hold settings alone: a reference to this index would keep it alive after its version.
         self._params = cache(partial(_params, settings.efforts))
         self._parameters = cache(partial(_parameters, settings))
 
@@ -67,7 +67,7 @@ class ApproximateIndex(Index):
         """Index `vectors` [N, D] as `settings` say; row n is vector n.
 
         `users` [U, D] are real user vectors, which decide where lists are finer; recall is measured with
-        others. The same vectors give the same index: FAISS's own seeds are fixed, and it uses one thread.
+        other users. The same vectors give the same index: FAISS's own seeds are fixed, and one thread works.
         """
         with one_thread():
             trained = _trained(settings, np.ascontiguousarray(vectors, dtype=np.float32), users)
@@ -83,11 +83,11 @@ class ApproximateIndex(Index):
         index = codes = read_faiss(path)
         if settings.is_rotated and hasattr(index, "index"):
             codes = faiss.downcast_index(index.index)
-        found = type(codes).__name__, int(index.ntotal), int(index.d), int(getattr(codes, "nlist", 1))
+        actual = type(codes).__name__, int(index.ntotal), int(index.d), int(getattr(codes, "nlist", 1))
         needed = _class(settings), len(vectors), settings.width(vectors.shape[1]), settings.lists
-        if found != needed or index.metric_type != _PRODUCT or not index.is_trained:
+        if actual != needed or index.metric_type != _PRODUCT or not index.is_trained:
             raise BundleError(
-                f"{path} is {found} where the manifest and the item vectors need {needed} (class, rows, "
+                f"{path} is {actual} where the manifest and the item vectors need {needed} (class, rows, "
                 "width, lists); the files are of different models, make the index again with `turret index`"
             )
         try:
@@ -110,11 +110,11 @@ class ApproximateIndex(Index):
         return self._exact
 
     def search_params(self, k: int) -> SearchParams | None:
-        """Between those of the settings; None beyond the largest k of them."""
+        """The parameters for `k`, between those of the settings; None beyond the largest k."""
         return self._params(k)
 
     def nearest(self, vector: Vectors, k: int, allowed: RowMask | None = None, spare: int = 0) -> Found:
-        """As `Index.nearest`; exact where k is beyond the settings, or too few allowed rows are proposed."""
+        """Search as `Index.nearest`; exact where k is beyond the settings, or too few rows are proposed."""
         if allowed is None:
             return self.nearest_of_each(vector[None], k, spare)[0]
         k = min(k + spare, allowed.count)
@@ -122,24 +122,26 @@ class ApproximateIndex(Index):
         # Without lists, codes take no selector.
         if params is None or k == 0 or self.settings.reads_all:
             return self._exact.nearest(vector, k, allowed)
-        # So many lists that as many allowed rows are scored as otherwise rows of all.
+        # With this breadth as many allowed rows are scored as rows are without a filter.
         breadth = params.breadth * len(self) // allowed.count
         chosen = _parameters(self.settings, breadth, sel=allowed.derived(_selector))
         (rows,) = self._propose(vector[None], min(params.candidates, allowed.count), chosen)
         return self._scored(vector, k, rows, allowed)
 
     def nearest_of_each(self, vectors: Vectors, k: int, spare: int = 0) -> list[Found]:
-        """As `Index.nearest_of_each`, `AT_ONCE` queries a call of FAISS."""
+        """Search as `Index.nearest_of_each`, with `AT_ONCE` queries a call of FAISS."""
         params, k = self._params(min(k, len(self))), min(k + spare, len(self))
         if params is None:
             return [self._exact.nearest(vector, k) for vector in vectors]
         candidates, chosen = min(max(params.candidates, k), len(self)), self._parameters(params.breadth)
-        found: list[Found] = []
+        answers: list[Found] = []
         for start in range(0, len(vectors), AT_ONCE):
             few = vectors[start : start + AT_ONCE]
             proposed = self._propose(few, candidates, chosen)
-            found += [self._scored(vector, k, rows, None) for vector, rows in zip(few, proposed, strict=True)]
-        return found
+            answers += [
+                self._scored(vector, k, rows, None) for vector, rows in zip(few, proposed, strict=True)
+            ]
+        return answers
 
     def _propose(self, vectors: Vectors, count: int, chosen: Any) -> NDArray[np.int64]:
         """The `count` best rows by the codes for each of vectors [B, D]: [B, count], -1 behind the last."""
@@ -160,8 +162,8 @@ class ApproximateIndex(Index):
 
 
 def _params(efforts: Sequence[SearchParams], k: int) -> SearchParams | None:
-    """The parameters for `k` rows, interpolated between those of the settings; None beyond the last."""
-    place = bisect_left(efforts, k, key=lambda one: one.k)
+    """The parameters for `k` rows, interpolated between those of `efforts`; None beyond the last effort."""
+    place = bisect_left(efforts, k, key=lambda effort: effort.k)
     if place in (0, len(efforts)):
         return efforts[place] if efforts and place == 0 else None
     below, above = efforts[place - 1], efforts[place]
@@ -177,7 +179,7 @@ def _selector(allowed: RowMask) -> Any:
 
 
 def _parameters(settings: ApproximateSettings, breadth: int, **selector: Any) -> Any:
-    """FAISS's parameters of a search, with a `sel` that must outlive them; None where there are none."""
+    """FAISS's parameters of a search, with a `sel` that must outlive them; None if the index takes none."""
     if settings.reads_all:
         return None
     if isinstance(settings, HnswSettings):
@@ -281,7 +283,7 @@ def _centres(
 
 
 def _wanted(vectors: Vectors, users: Vectors | None) -> Vectors | None:
-    """The weight of each item [N]: one, and how often it is among the best of the users."""
+    """The weight of each item [N]: 1, plus the number of users among whose best the item is."""
     if users is None or not len(users):
         return None
     best = faiss.knn(users, vectors, min(_WANTED, len(vectors)), metric=_PRODUCT)[1]

@@ -1,4 +1,4 @@
-"""The contract of indexes, the exact one, and the index of a bundle by the entry of its kind."""
+"""The contract of indexes, the exact index, and the opening of a bundle's index by its kind."""
 
 from abc import ABC, abstractmethod
 from functools import cached_property
@@ -13,7 +13,7 @@ from turret.tower.catalog.masks import RowMask
 from turret.tower.format.index_settings import FlatSettings, IndexSettings
 from turret.tower.index.faiss_calls import Found, faiss
 
-# From here on FAISS's heap costs more than all scores and one partial sort (27,000 x 64: 290 against 130
+# From this k on FAISS's heap costs more than all scores and one partial sort (27,000 x 64: 290 against 130
 # microseconds at k = 1,000), and with several OpenMP threads it waits for each of them.
 _LARGE_K = 200
 
@@ -22,7 +22,7 @@ class Index(ABC):
     """The contract of every kind: k rows come back if k allowed rows exist.
 
     Attributes:
-        settings: the manifest's description of it.
+        settings: the manifest's description of the index.
     """
 
     settings: IndexSettings
@@ -41,23 +41,23 @@ class Index(ABC):
     ) -> Found:
         """The best k of the allowed rows for one finite, contiguous `vector` [D] and k >= 1, unchecked.
 
-        `spare` more come with the effort for `k`, where a kind has one.
+        `spare` more rows come with the effort for `k`, where a kind has efforts.
 
         Returns:
             Rows and inner products, both [k'], higher ones first, then lower rows; k' is k or the number of
             allowed rows if that is less.
 
-        Raises EngineError where its engine can't be reached, which kinds in this process never do.
+        Raises EngineError where an engine can't be reached; kinds in this process never raise it.
         """
 
     def nearest_of_each(self, vectors: NDArray[np.float32], k: int, spare: int = 0) -> list[Found]:
-        """`nearest` of each of `vectors` [B, D]; an answer is independent of its batch."""
+        """`nearest` for each of `vectors` [B, D]; an answer is independent of its batch."""
         return [self.nearest(vector, k, None, spare) for vector in vectors]
 
     @property
     @abstractmethod
     def exact(self) -> "ExactIndex":
-        """The exact search over the same vectors; itself where it is exact."""
+        """The exact search over the same vectors; an exact index is its own."""
 
     def vectors(self) -> NDArray[np.float32]:
         """The item vectors [N, D], without a copy."""
@@ -97,13 +97,13 @@ class Index(ABC):
 
 
 def ordered(rows: NDArray[np.int64], scores: NDArray[np.float32], k: int) -> Found:
-    """The best `k` of rows [M] and their scores [M], in the stated order."""
+    """The best `k` of rows [M] and their scores [M]: higher scores first, then lower rows."""
     order = np.lexsort((rows, -scores))[:k]
     return rows[order], scores[order]
 
 
 class ExactIndex(Index):
-    """Every vector compared with every query, where the vectors lie: in memory, or mapped from a file.
+    """Compares every vector with every query, where the vectors lie: in memory, or mapped from a file.
 
     Ties have a stated order: higher scores first, then lower rows first, also where the tie is cut. Each
     query is searched on its own, so that it gets the same answer whatever it is batched with, and a row's
@@ -112,7 +112,7 @@ class ExactIndex(Index):
 
     def __init__(self, vectors: NDArray[np.float32]) -> None:
         self.settings = FlatSettings()
-        # A memory map's own class makes each access slower, and its plain view holds it.
+        # A memory map's own class makes each access slower, and its plain view keeps it open.
         self._vectors = np.ascontiguousarray(np.asarray(vectors), dtype=np.float32)
         self._count, self._dimension = map(int, self._vectors.shape)
         self._pointer = faiss.swig_ptr(self._vectors)
@@ -124,7 +124,7 @@ class ExactIndex(Index):
 
     @property
     def exact(self) -> "ExactIndex":
-        """Itself."""
+        """This index."""
         return self
 
     def __len__(self) -> int:
@@ -137,7 +137,7 @@ class ExactIndex(Index):
     def nearest(
         self, vector: NDArray[np.float32], k: int, allowed: RowMask | None = None, spare: int = 0
     ) -> Found:
-        """As `Index.nearest`; where the cut goes through a tie, all rows that tie compete."""
+        """Search as `Index.nearest`; where the cut goes through a tie, all rows that tie compete."""
         count = self._count if allowed is None else allowed.count
         k = min(k + spare, count)
         fetch = min(k + 1, count)
@@ -160,7 +160,7 @@ class ExactIndex(Index):
         return ordered(rows, scores, k)
 
     def scores(self, vector: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The inner products of `vector` [D] with those of `rows` [M], int64 and contiguous: [M]."""
+        """The inner products of `vector` [D] with the vectors of `rows` [M], int64 and contiguous: [M]."""
         scores = np.empty(len(rows), dtype=np.float32)
         faiss.fvec_inner_products_by_idx(
             faiss.swig_ptr(scores),
@@ -179,7 +179,7 @@ class ExactIndex(Index):
 
     def _of_all(self, vector: NDArray[np.float32], k: int, allowed: RowMask | None) -> Found:
         """Score every allowed row, and keep all that tie with the k-th best before they are ordered."""
-        # FAISS scores neighbouring rows faster, but for some D with another last bit than here.
+        # FAISS scores neighbouring rows faster, but for some D the last bit of a score then differs.
         chosen = self._every_row if allowed is None else allowed.rows
         scores = self.scores(vector, chosen)
         worst = np.partition(scores, len(scores) - k)[len(scores) - k]

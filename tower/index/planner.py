@@ -13,23 +13,25 @@ from turret.tower.index.faiss_calls import Found
 from turret.tower.index.index import Index, ordered
 
 Rows = NDArray[np.integer[Any]]
-# How many more than k are fetched at first where rows are excluded. Of the histories that bundles record (19
-# to 60 items, catalogs of 600 to 100,000), 1 to 3 items are among the best 10, in nine of ten at most 6;
-# fetching all 50 more costs an inverted file three times as much.
+# Where rows are excluded, `_SPARE` more than k are fetched at first, and one more for each `_SPARE_SHARE` of
+# them. Of a history in a bundle (19 to 60 recorded items, catalogs of 600 to 100,000), 1 to 3 items are among
+# the best 10, in nine of ten at most 6; fetching all 50 more costs an inverted file three times as much.
 _SPARE, _SPARE_SHARE = 8, 16
-# One in so many of these is searched for with the effort of the best k. With all, a search of 100,000 items
-# takes a tenth longer, and .996 of the best 10 that are left are found instead of .993, where .99 was asked.
+# One in so many of these rows is searched for with the effort of the best k. With all of them, a search of
+# 100,000 items takes a tenth longer, and finds .996 of the best 10 that are left instead of .993, where .99
+# was requested.
 _SURE_SHARE = 3
 Kind = Literal["index", "over_fetch", "selector", "subset", "fallback", "popularity"]
 
 
 class Plan(NamedTuple):
-    """How an answer was found.
+    """The way in which an answer was found.
 
     `kind`: `index` (nothing is left out), `over_fetch` (more were fetched, and excluded rows dropped),
     `selector` (the index searched among allowed rows only), `subset` (the allowed rows were all scored
     exactly), `fallback` (the same, as the engine of the index is unavailable) or `popularity` (no search).
-    `allowed`: the number of rows that the filter allows, None without one. `fetched`: how many were ranked.
+    `allowed`: the number of rows that the filter allows, None without a filter. `fetched`: the number of
+    rows that were ranked.
     """
 
     kind: Kind = "index"
@@ -63,7 +65,7 @@ class _Query(NamedTuple):
 
 
 class Planner:
-    """Chooses by the measured selectivity, so that k rows come back whenever k are left.
+    """Chooses plans by the measured selectivity, so that k rows come back whenever k are left.
 
     With `scoring.absolute` it ranks by the absolute value of the inner products.
     """
@@ -71,7 +73,7 @@ class Planner:
     def __init__(self, index: Index, scoring: ScoringConfig) -> None:
         self._count = len(index)
         self._index, self.exact = index, index.exact
-        # Up to so many allowed rows the exact search is at least as good, as measured with the index.
+        # Up to so many allowed rows exact search is at least as good, as measured with the index.
         self._subset_rows: int = getattr(index.settings, "subset_rows", self._count)
         self.absolute = scoring.absolute
 
@@ -88,9 +90,9 @@ class Planner:
         """Find the `k` best of the rows that `allowed` allows (None: all), without those of `excluded`.
 
         `vector` is float32 [D], or [V, D] for a user of several vectors: a row counts by its largest inner
-        product. `excluded` may repeat rows, or hold rows that don't exist. Fewer than k come only if fewer
-        are left. Where the engine of the index fails, the exact search answers. Raises ValueError for a k
-        below 1 and a vector that isn't finite.
+        product. `excluded` may repeat rows, or hold rows that don't exist. Fewer than k rows come only if
+        fewer are left. Where the engine of the index fails, the exact search answers. Raises ValueError for a
+        k below 1 and a vector that isn't finite.
         """
         return self._planned(self._query(vector, k, excluded, allowed))
 
@@ -104,10 +106,10 @@ class Planner:
     def nearest_of_each(
         self, vectors: NDArray[np.float32], ks: Sequence[int], excluded: Sequence[Rows | None]
     ) -> list[Ranking]:
-        """`nearest` of each of B users of one vector, `vectors` [B, D], with the same answers.
+        """`nearest` for each of B users with one vector, `vectors` [B, D], with the same answers.
 
-        Queries that fetch equally many rows are searched for in one call: of 27,000 items, eight of them take
-        70 % of the time that they take one by one.
+        Queries that fetch equally many rows are searched for in one call: among 27,000 items, eight queries
+        take 70 % of the time that they take one by one.
         """
         vectors = np.ascontiguousarray(vectors, dtype=np.float32)
         queries = [self._query(*each, None) for each in zip(vectors, ks, excluded, strict=True)]
@@ -118,18 +120,18 @@ class Planner:
             together.setdefault((query.sure, query.fetch), []).append(position)
         planned: dict[int, Ranking] = {}
         for (sure, fetch), positions in together.items():
-            found = self._index.nearest_of_each(vectors[positions], sure, fetch - sure)
-            for position, one in zip(positions, found, strict=True):
-                planned[position] = self._planned(queries[position], one)
+            answers = self._index.nearest_of_each(vectors[positions], sure, fetch - sure)
+            for position, answer in zip(positions, answers, strict=True):
+                planned[position] = self._planned(queries[position], answer)
         return [planned[position] for position in range(len(queries))]
 
-    def _planned(self, query: _Query, found: Found | None = None) -> Ranking:
-        """Search until k rows are left; `found` is what the first search has found, if it was made."""
+    def _planned(self, query: _Query, answer: Found | None = None) -> Ranking:
+        """Search until k rows are left; `answer` is the result of the first search, if it was made."""
         index, sure, fetch, kind, allowed = query.chosen, query.sure, query.fetch, query.kind, query.allowed
         while True:
             try:
-                if found is not None:
-                    rows, products = found
+                if answer is not None:
+                    rows, products = answer
                 elif query.vector.ndim == 1:
                     rows, products = index.nearest(query.vector, sure, allowed, fetch - sure)
                 else:
@@ -144,12 +146,12 @@ class Planner:
             if len(rows) >= query.k or fetch >= query.most:
                 return Ranking(rows, products, Plan(kind, None if allowed is None else allowed.count, fetch))
             sure = fetch = min(query.most, 4 * fetch)
-            found = None
+            answer = None
 
     def _of_several(
         self, index: Index, vectors: NDArray[np.float32], k: int, allowed: RowMask | None, spare: int
     ) -> Found:
-        """The best rows of several vectors [V, D] by the largest of their products, each once."""
+        """The best rows of several vectors [V, D], each once, by the largest of its products."""
         answers = [index.nearest(vector, k, allowed, spare) for vector in vectors]
         rows, products = map(np.concatenate, zip(*answers, strict=True))
         rows, products = ordered(rows, np.abs(products) if self.absolute else products, len(rows))
@@ -159,7 +161,7 @@ class Planner:
     def _query(
         self, vector: NDArray[np.float32], k: int, excluded: Rows | None, allowed: RowMask | None
     ) -> _Query:
-        """Choose the index to search, and how many rows to fetch: of many excluded ones, few come first."""
+        """Choose the index to search, and how many rows to fetch: few of many excluded rows come first."""
         vector = np.ascontiguousarray(vector, dtype=np.float32)
         if not np.isfinite(vector).all():
             raise ValueError(f"a search needs a finite vector, not {vector!r}")

@@ -1,4 +1,4 @@
-"""The rows of an index from a file: FAISS trusts most of them, and a search would read beyond its memory.
+"""Checks of the rows of an index file: FAISS trusts most of them, and would read beyond its memory.
 
 FAISS 1.15 compares the lengths within a file, and the neighbours of a graph with their number. Row numbers of
 inverted lists, levels of neighbours and the count of packed codes are left to this module.
@@ -36,7 +36,7 @@ def check_rows(codes: Any, count: int, block: int) -> None:
 
 
 def _check_centres(codes: Any) -> None:
-    """A centre's number is that of a list."""
+    """Raise RowsError unless there is one centre for each list: the number of a centre is its list's."""
     centres = faiss.downcast_index(codes.quantizer)
     if type(centres) is not faiss.IndexFlatIP or centres.ntotal != codes.nlist:
         raise RowsError(f"it has {centres.ntotal} centres in a {type(centres).__name__} for its lists")
@@ -45,7 +45,7 @@ def _check_centres(codes: Any) -> None:
 def _check_lists(lists: Any, count: int, block: int) -> None:
     if getattr(lists, "n_per_block", block) != block:
         raise RowsError(f"its lists are in blocks of {lists.n_per_block}, not {block}")
-    found = np.zeros(count, dtype=np.bool_)
+    is_listed = np.zeros(count, dtype=np.bool_)
     listed = 0
     for number in range(lists.nlist):
         if not (size := int(lists.list_size(number))):
@@ -53,10 +53,10 @@ def _check_lists(lists: Any, count: int, block: int) -> None:
         rows = faiss.rev_swig_ptr(lists.get_ids(number), size)
         if rows.min() < 0 or rows.max() >= count:
             raise RowsError(f"list {number} holds row {_outside(rows, count)} of {count} items")
-        found[rows] = True
+        is_listed[rows] = True
         listed += size
-    if listed != count or not found.all():
-        raise RowsError(f"its lists hold {listed} rows, {found.sum()} distinct ones, of {count} items")
+    if listed != count or not is_listed.all():
+        raise RowsError(f"its lists hold {listed} rows, {is_listed.sum()} distinct ones, of {count} items")
 
 
 def _outside(rows: NDArray[np.int64], count: int) -> int:
@@ -64,7 +64,7 @@ def _outside(rows: NDArray[np.int64], count: int) -> int:
 
 
 def _check_levels(graph: Any, count: int) -> None:
-    """A search that goes down from a level reads the neighbours of a node there, which it has to have."""
+    """Raise RowsError unless links on a level lead to nodes of that level, as a search reads their links."""
     levels, offsets, slots = map(
         faiss.vector_to_array, (graph.levels, graph.offsets, graph.cum_nneighbor_per_level)
     )

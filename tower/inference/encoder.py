@@ -16,11 +16,11 @@ from turret.tower.hostile import check_onnx
 from turret.tower.inference.feature_inputs import FeatureInputs
 from turret.tower.times import TIME_INPUTS, UNKNOWN, Times
 
-# Of a tower's file: far above any exported one, and far below the memory of a machine.
+# The size limit of a tower's file. Exported towers are far smaller, the memory of a machine is far larger.
 TOWER_BYTES = 2_000_000_000
 _OPTIONS = {
-    # A second line of defence behind `check_onnx`. This is no folder, so it holds no file; the default is the
-    # working directory.
+    # This is a second line of defence behind `check_onnx`. /dev/null is no folder, so it holds no file; the
+    # default is the working directory.
     "session.model_external_initializers_file_folder_path": "/dev/null",
     "session.load_model_format": "ONNX",
 }
@@ -29,9 +29,9 @@ _OPTIONS = {
 class Session:
     """A tower as ONNX with one output of float32 [B, D].
 
-    `name` is the file that a fault is told with. A session that `keeps_memory` reuses that of its largest
-    run, which is faster. Raises BundleError when `model` can't be run, could do
-    anything but compute (see `tower.hostile`), reads other inputs than `inputs`, or has no such output.
+    Error messages name the file by `name`. A session that `keeps_memory` reuses the memory of its largest
+    run, which is faster. Raises BundleError when `model` can't be run, could do anything but compute (see
+    `tower.hostile`), reads other inputs than `inputs`, or has no such output.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Session:
     def run(self, inputs: dict[str, NDArray[Any]], shape: tuple[int, int]) -> NDArray[np.float32]:
         """Return the tower's vectors.
 
-        Raises BundleError when it can't be run, or their shape is another.
+        Raises BundleError when the tower can't be run, or its vectors have another shape.
         """
         try:
             vectors: NDArray[np.float32] = self._session.run(self._outputs, inputs)[0]
@@ -81,7 +81,7 @@ Kinds = NDArray[np.integer[Any]]
 Vectors = NDArray[np.float32]
 # The largest batch, and the least number of steps that histories are padded to.
 TOGETHER, _LEAST_STEPS = 16, 8
-# Long histories take long: `is_steady` tries only some batch sizes of them.
+# Long histories take long: `is_steady` tries only some batch sizes for them.
 _LONG, _SOME = 64, (2, 3, 5, 7)
 
 
@@ -117,8 +117,8 @@ class Encoder:
     def can_encode(self, rows: Rows, features: Mapping[str, object]) -> bool:
         """Whether a history of these rows, or a query of these features, says anything.
 
-        A history does by a known item, a query by a known gram or by a ready vector. Others are answered by
-        popularity.
+        A history does by a known item, a query by a known gram or by a ready vector. Other requests are
+        answered by popularity.
         """
         return self._features.any_known(features) if self._card.reads_queries else len(rows) > 0
 
@@ -137,7 +137,7 @@ class Encoder:
         [M, D] holds the vectors of the rows from N on: items that are not in the bundle. A feature that is
         not given counts as unknown.
 
-        A tower that `reads_sets` reads of the newest rows each one once, with its first kind.
+        A tower that `reads_sets` reads each of the newest rows once, with its first kind.
 
         A vector is bitwise independent of the other histories. Rounding depends on the batch size and on
         padding, so histories of equal padded length are encoded together, a lone one twice; a tower that is
@@ -179,7 +179,7 @@ class Encoder:
         every = {self._steps(count) for count in range(1, self._history_length + 1)}
         try:
             return all(map(self._is_steady, every))
-        except BundleError:  # a tower that takes one at a time
+        except BundleError:  # a tower that takes one history at a time
             return False
 
     def _is_steady(self, steps: int) -> bool:
@@ -187,7 +187,7 @@ class Encoder:
         inputs = self._inputs(list(rows), None, steps, list(rows % 2))
         every = self._session.run(inputs, (TOGETHER, self._vectors.shape[1]))
         for count in range(2, TOGETHER) if steps <= _LONG else _SOME:
-            some = {name: given[:count].copy() for name, given in inputs.items()}
+            some = {name: values[:count].copy() for name, values in inputs.items()}
             if not np.array_equal(self._session.run(some, (count, every.shape[1])), every[:count]):
                 return False
         return True
@@ -209,16 +209,16 @@ class Encoder:
 
     def check(self, features: Sequence[Mapping[str, object]]) -> None:
         """Raise EncodingError for features that `encode` would refuse, without encoding any history."""
-        for i, given in enumerate(features):
-            if given:
-                self._features.encode(i, given)
+        for i, query in enumerate(features):
+            if query:
+                self._features.encode(i, query)
 
     def gather(self, rows: Rows, more: Vectors | None = None) -> Vectors:
-        """Return the item vectors [B, D] of rows [B]: from N on those of `more`, as `encode` has it."""
+        """Return the item vectors [B, D] of rows [B]; rows from N on are of `more`, as in `encode`."""
         count = len(self._vectors)
         if more is None or not len(rows) or rows.max() < count:
-            found: Vectors = self._vectors.take(rows, axis=0)
-            return found
+            vectors: Vectors = self._vectors.take(rows, axis=0)
+            return vectors
         is_more = rows >= count
         gathered = np.empty((len(rows), self._vectors.shape[1]), dtype=np.float32)
         gathered[~is_more] = self._vectors[rows[~is_more]]
@@ -226,7 +226,7 @@ class Encoder:
         return gathered
 
     def _set(self, rows: Rows, kinds: Kinds | None) -> tuple[Rows, Kinds | None]:
-        """Of the newest rows the first use of each, and its kind."""
+        """The first use of each of the newest rows, and the kind of this use."""
         newest = slice(-self._history_length, None)
         firsts = np.sort(np.unique(rows[newest], return_index=True)[1])
         return rows[newest][firsts], None if kinds is None else kinds[newest][firsts]
@@ -294,7 +294,7 @@ class ItemEncoder:
         self._session = Session(model, "item_tower.onnx", "item_vector", self._inputs.input_names, False)
 
     def encode(self, items: Sequence[Mapping[str, object]]) -> Vectors:
-        """Return the vectors [B, D] of B items by their raw features; one that is not given is unknown.
+        """Return the vectors [B, D] of B items by their raw features; a feature that is not given is unknown.
 
         Raises EncodingError for a feature that the tower doesn't have or a value that doesn't fit it,
         BundleError for a tower that can't be run on its own inputs.

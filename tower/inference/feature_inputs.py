@@ -24,13 +24,13 @@ from turret.tower.format.safe_open import read_regular
 
 Inputs = dict[str, NDArray[Any]]
 
-# In deviations from the mean: far above real values, and far below overflow inside a network.
+# The limit, in deviations from the mean, is far above real values, and far below overflow inside a network.
 LARGEST_NUMBER = 1e6
 FEATURES = TypeAdapter(tuple[Feature, ...])
-# Far above any exported file, and far below the memory of a machine.
+# The size limit is far above any exported file, and far below the memory of a machine.
 _FEATURES_BYTES = 64_000_000
-# The items and the codes of a block, until an item more exceeds either: with vectors of 64 floats, a tower
-# reads 16,384 codes as 4 MB. So many zeros an item cost less than a further run of the tower.
+# A block ends when it has this many items or codes: with vectors of 64 floats, a tower reads 16,384 codes as
+# 4 MB. This many zeros an item cost less than a further run of the tower.
 _BLOCK_ITEMS, _BLOCK_CODES, _FREE_ZEROS = 1024, 16_384, 16
 
 
@@ -42,7 +42,7 @@ def read_features(path: Path) -> tuple[Feature, ...]:
 class FeatureInputs:
     """The feature inputs of a user or item tower: one input `feature_<name>` for each.
 
-    It is an array of the feature's `Form`; codes have zeros behind them.
+    Each input is an array of the feature's `Form`; lists of codes are padded with zeros at their end.
     """
 
     _UNREAD = Feature(name="", kind="text")
@@ -58,13 +58,14 @@ class FeatureInputs:
         """Whether a column of a catalog is a feature, or a date of which features are made."""
         return column in self._names or bool(self._parts_of_date(column))
 
-    def from_columns(self, given: Mapping[str, object]) -> dict[str, object]:
-        """Return values of the columns of a catalog as those of the features that `prepare` reads there.
+    def from_columns(self, columns: Mapping[str, object]) -> dict[str, object]:
+        """Return values of the columns of a catalog as values of the features that `prepare` reads there.
 
-        A date is its two features, and a text with a number or a list is that; all others are unchanged.
+        A date becomes its two features, and a text with a number or a list becomes the number or the list;
+        all other values are unchanged.
         """
         read: dict[str, object] = {}
-        for name, raw in given.items():
+        for name, raw in columns.items():
             parts = self._parts_of_date(name)
             if parts and raw is None:
                 read |= dict.fromkeys(parts)
@@ -81,87 +82,87 @@ class FeatureInputs:
         forms = (self._by_name[part].written for part in parts)
         return parse_moment(text, next(filter(None, forms), "").split(FORM_SEPARATOR))
 
-    def as_fields(self, given: Mapping[str, object], kinds: Mapping[str, str]) -> dict[str, object]:
+    def as_fields(self, columns: Mapping[str, object], kinds: Mapping[str, str]) -> dict[str, object]:
         """Return values of the columns of a catalog as fields of these kinds, read as `prepare` does."""
-        return {name: self._as_field(name, raw, kinds.get(name)) for name, raw in given.items()}
+        return {name: self._as_field(name, raw, kinds.get(name)) for name, raw in columns.items()}
 
     def _as_field(self, name: str, raw: object, kind: str | None) -> object:
         if not isinstance(raw, str) or kind in (None, "text"):
             return raw
-        own = self._by_name.get(name, self._UNREAD)
-        if kind == "number" and (number := number_of(raw, own.written)) is not None:
+        feature = self._by_name.get(name, self._UNREAD)
+        if kind == "number" and (number := number_of(raw, feature.written)) is not None:
             return int(number) if number.is_integer() else number
         if kind == "boolean" and raw.lower() in ("true", "false"):
             return raw.lower() == "true"
-        if kind == "texts" and (values := list_of(raw, own.written or LIST_SEPARATOR)) is not None:
+        if kind == "texts" and (values := list_of(raw, feature.written or LIST_SEPARATOR)) is not None:
             return values
         return raw
 
     def _parts_of_date(self, name: str) -> list[str]:
-        """The features of the dates of a column; none where the column is a feature itself."""
+        """The names of the features of a column of dates; none where the column is a feature itself."""
         return [] if name in self._names else [part for part in date_names(name) if part in self._names]
 
-    def encode(self, position: int, given: Mapping[str, object]) -> list[Code]:
-        """Return one code, list of codes or number a feature; one that is not given counts as unknown.
+    def encode(self, position: int, features: Mapping[str, object]) -> list[Code]:
+        """Return one code, list of codes or number a feature; a feature that is not given counts as unknown.
 
         Raises EncodingError, with `position`, for features that the tower doesn't have and values that don't
         fit it.
         """
-        given = self.from_columns(given)
-        codes = [_encoded(feature, given.get(feature.name)) for feature in self.features]
+        features = self.from_columns(features)
+        codes = [_encoded(feature, features.get(feature.name)) for feature in self.features]
         fitting = [code for code in codes if code is not None]
-        if len(fitting) < len(codes) or not given.keys() <= self._names:
-            raise first_with_others(self._faults(position, given, codes))
+        if len(fitting) < len(codes) or not features.keys() <= self._names:
+            raise first_with_others(self._faults(position, features, codes))
         return fitting
 
     def _faults(
-        self, position: int, given: Mapping[str, object], codes: Sequence[Code | None]
+        self, position: int, features: Mapping[str, object], codes: Sequence[Code | None]
     ) -> Iterator[EncodingError]:
         """Yield an error for each feature that the tower doesn't have or whose value doesn't fit it."""
         unread = f"this model reads no {self._of} features; leave this out"
         if self._names:
             unread = f"this model doesn't read this; it reads {', '.join(sorted(self._names))}"
-        for name in given:
+        for name in features:
             if name in self._names:
                 continue
             if self._parts_of_date(name):
                 message = "this is a date; write it like 2024-05-01, or null where it is unknown"
-                yield EncodingError(position, f"features.{name}", given[name], message)
+                yield EncodingError(position, f"features.{name}", features[name], message)
             else:
-                yield EncodingError(position, f"features.{name}", given[name], unread)
-                # Listed once: thousands of items in a call may have as many faults each.
+                yield EncodingError(position, f"features.{name}", features[name], unread)
+                # The names are listed once: thousands of items in a call may have as many faults each.
                 unread = "this model doesn't read this either; leave it out"
         for feature, code in zip(self.features, codes, strict=True):
             if code is None:
                 message = f"this feature takes {feature.fits}, or null where it is unknown"
-                raw = given.get(feature.name)
+                raw = features.get(feature.name)
                 yield EncodingError(position, f"features.{feature.name}", raw, message)
 
-    def inputs(self, given: Sequence[Mapping[str, object]], first: int = 0) -> Inputs:
+    def inputs(self, rows: Sequence[Mapping[str, object]], first: int = 0) -> Inputs:
         """Return the tower's inputs for B users or items.
 
         Raises EncodingError as `encode` does, with positions from `first` on.
         """
         return self._columns(
-            [self.encode(position, features) for position, features in enumerate(given, first)]
+            [self.encode(position, features) for position, features in enumerate(rows, first)]
         )
 
-    def blocks(self, given: Sequence[Mapping[str, object]]) -> Iterator[tuple[list[int], Inputs]]:
-        """Yield the tower's inputs for users or items in blocks, each with the positions of its own.
+    def blocks(self, rows: Sequence[Mapping[str, object]]) -> Iterator[tuple[list[int], Inputs]]:
+        """Yield the tower's inputs for users or items in blocks, each block with its positions.
 
-        Lists of codes are padded to the longest of their block. Those of similar lengths share a block, with
-        no more zeros than codes and `_FREE_ZEROS` an item, so that memory and time follow the codes.
+        Lists of codes are padded to the longest of their block. Lists of similar lengths share a block,
+        with no more zeros than codes and `_FREE_ZEROS` an item, so that memory and time follow the codes.
 
         Raises EncodingError as `encode` does.
         """
         encoded: dict[int, list[Code]] = {}
         codes = 0
-        for position, features in enumerate(given):
+        for position, features in enumerate(rows):
             encoded[position] = self.encode(position, features)
             codes += sum(_lengths(encoded[position]))
-            if codes >= _BLOCK_CODES or len(encoded) == _BLOCK_ITEMS or position == len(given) - 1:
+            if codes >= _BLOCK_CODES or len(encoded) == _BLOCK_ITEMS or position == len(rows) - 1:
                 for block in _alike(encoded):
-                    yield block, self._columns([encoded[one] for one in block])
+                    yield block, self._columns([encoded[place] for place in block])
                 encoded, codes = {}, 0
 
     def _columns(self, encoded: Sequence[Sequence[Code]]) -> Inputs:
@@ -170,19 +171,20 @@ class FeatureInputs:
             for number, feature in enumerate(self.features)
         }
 
-    def readable(self, given: Mapping[str, object]) -> dict[str, object]:
+    def readable(self, features: Mapping[str, object]) -> dict[str, object]:
         """Return the features that the tower has, with valid values."""
-        given = self.from_columns(given)
+        features = self.from_columns(features)
         return {
-            feature.name: given[feature.name]
+            feature.name: features[feature.name]
             for feature in self.features
-            if feature.name in given and _encoded(feature, given[feature.name]) is not None
+            if feature.name in features and _encoded(feature, features[feature.name]) is not None
         }
 
-    def any_known(self, given: Mapping[str, object]) -> bool:
+    def any_known(self, features: Mapping[str, object]) -> bool:
         """Whether a text or a vector among the features has a known part."""
         return any(
-            given.get(feature.name) is not None and bool(np.any(feature.encode_one(given[feature.name])))
+            features.get(feature.name) is not None
+            and bool(np.any(feature.encode_one(features[feature.name])))
             for feature in self.features
             if feature.of.is_content
         )
@@ -198,13 +200,13 @@ def _alike(encoded: Mapping[int, Sequence[Code]]) -> Iterator[list[int]]:
     block: list[int] = []
     longest: list[int] = []
     codes = 0
-    for position in sorted(lengths, key=lambda one: sum(lengths[one])):
-        own = lengths[position]
-        widths = [*map(max, longest or own, own)]
-        codes += sum(own)
+    for position in sorted(lengths, key=lambda place: sum(lengths[place])):
+        row_lengths = lengths[position]
+        widths = [*map(max, longest or row_lengths, row_lengths)]
+        codes += sum(row_lengths)
         if block and (len(block) + 1) * sum(widths) > 2 * codes + _FREE_ZEROS * (len(block) + 1):
             yield block
-            block, widths, codes = [], own, sum(own)
+            block, widths, codes = [], row_lengths, sum(row_lengths)
         block.append(position)
         longest = widths
     if block:

@@ -35,7 +35,7 @@ def sources(packages: Path) -> str:
 
 
 # The folder of compiled code, which lets only the first process compile. numba checks only a function's own
-# module for changes, although callees are compiled into it; so each state of the sources has one of its own.
+# module for changes, although callees are compiled into it; so each state of the sources has its own folder.
 _BESIDE = Path(numba_config.CACHE_DIR or Path(__file__).parent / "__pycache__")
 FOLDER = str(_BESIDE / f"compiled-{sources(Path(__file__).parents[2])}")
 
@@ -97,7 +97,7 @@ def _pool(threads: int) -> ThreadPoolExecutor:
 def in_parts(count: int, work: Callable[[int, int], object], least: int = 1) -> None:
     """Call `work(start, stop)` on parts of range(`count`), none much smaller than `least`.
 
-    The result of `work` must not depend on the parts. Each thread gets a few, as some take longer. The
+    The result of `work` must not depend on the parts. Each thread gets a few parts, as some take longer. The
     caller's thread works too: waking another costs a tenth of a millisecond, so `least` should take longer.
     """
     threads = torch.get_num_threads()

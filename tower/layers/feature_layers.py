@@ -15,7 +15,7 @@ from turret.tower.layers.packed import ranges
 
 
 class VectorLayer(nn.Module):
-    """A linear layer of vectors [B, W], over a vector [width] that is learned for missing ones (NaN)."""
+    """A linear layer of vectors [B, W], with a learned vector [width] in place of missing ones (NaN)."""
 
     def __init__(self, inputs: int, width: int) -> None:
         super().__init__()
@@ -51,11 +51,11 @@ class FeatureLayers(nn.Module):
                 self.tables[str(position)] = nn.Embedding(feature.size, width, padding_idx=0)
             elif feature.form != "number":
                 self.tables[str(position)] = nn.EmbeddingBag(feature.size, width, mode="mean", padding_idx=0)
-        for made in self.tables.values():
-            if isinstance(made, nn.Embedding | nn.EmbeddingBag):
-                nn.init.normal_(made.weight, std=0.1)
+        for table in self.tables.values():
+            if isinstance(table, nn.Embedding | nn.EmbeddingBag):
+                nn.init.normal_(table.weight, std=0.1)
                 with torch.no_grad():
-                    made.weight[0] = 0.0
+                    table.weight[0] = 0.0
 
     @property
     def width(self) -> int:
@@ -66,17 +66,17 @@ class FeatureLayers(nn.Module):
         """Read the inputs of each feature in its `Form`: [B, width]."""
         columns = []
         for position, feature in enumerate(self.features):
-            given = inputs[feature.name]
+            column = inputs[feature.name]
             if feature.form == "number":
-                columns.append(given[:, None])
+                columns.append(column[:, None])
             elif feature.form in ("code", "vector"):
-                columns.append(self.tables[str(position)](given))
+                columns.append(self.tables[str(position)](column))
             else:
-                columns.append(self._mean_of_codes(position, given))
+                columns.append(self._mean_of_codes(position, column))
         return torch.cat(columns, dim=1)
 
     def _mean_of_codes(self, position: int, codes: Tensor) -> Tensor:
-        # What the bag computes, spelled out in operators that every ONNX runtime has.
+        # This computes what the bag does, spelled out in operators that every ONNX runtime has.
         table = self.tables[str(position)]
         assert isinstance(table, nn.EmbeddingBag)
         present = (codes != 0).unsqueeze(2)
@@ -128,15 +128,15 @@ class FeatureRows(nn.Module):
                 columns.append(self.get_buffer(f"column_{position}")[rows][:, None])
                 continue
             if feature.form == "vector":
-                given: tuple[Tensor, ...] = (self._standardised(position, rows),)
+                arguments: tuple[Tensor, ...] = (self._standardised(position, rows),)
             elif feature.form == "code":
-                given = (self.get_buffer(f"column_{position}")[rows],)
+                arguments = (self.get_buffer(f"column_{position}")[rows],)
             else:
                 values, offsets = (self.get_buffer(f"{name}_{position}") for name in ("values", "offsets"))
-                # The codes of those rows end to end, and where each begins, as `embedding_bag` takes them.
+                # `embedding_bag` takes the codes of the rows end to end, and where each row begins.
                 lengths = offsets[rows + 1] - offsets[rows]
-                given = values[ranges(offsets[rows], lengths)], lengths.cumsum(0) - lengths
-            columns.append(self.layers.tables[str(position)](*given))
+                arguments = values[ranges(offsets[rows], lengths)], lengths.cumsum(0) - lengths
+            columns.append(self.layers.tables[str(position)](*arguments))
         return torch.cat(columns, dim=1)
 
 

@@ -12,8 +12,8 @@ from torch.nn.functional import embedding
 def gather_rows(matrix: Tensor, rows: Tensor) -> Tensor:
     """`matrix[rows]` for a matrix [R, D] and rows [...]: [..., D].
 
-    The gradient of indexing sums repeated rows in the order of threads; that of an embedding look-up sums
-    them in their own order, and faster.
+    The gradient of indexing sums repeated rows in the order of threads; the gradient of an embedding look-up
+    sums them in their own order, and faster.
     """
     return embedding(rows, matrix)
 
@@ -26,7 +26,7 @@ def ranges(starts: Tensor, lengths: Tensor) -> Tensor:
 
 
 def step_at(history: Tensor, position: Tensor) -> Tensor:
-    """Of padded steps [B, T, D] the one at `position` [B]: [B, D]."""
+    """The step at `position` [B] of padded steps [B, T, D]: [B, D]."""
     return history.gather(1, position.reshape(-1, 1, 1).expand(-1, 1, history.shape[2])).squeeze(1)
 
 
@@ -34,12 +34,12 @@ def step_at(history: Tensor, position: Tensor) -> Tensor:
 class PackedHistories:
     """Examples over histories that are packed without padding.
 
-    Example b reads the items `rows[starts[b]:ends[b]]`, oldest first, without the one at `left_out[b]`.
+    Example b reads the items `rows[starts[b]:ends[b]]`, oldest first, without the item at `left_out[b]`.
 
     Attributes:
         rows: int64 [P], item rows of all histories of the batch, end to end.
         starts: int64 [B], where each example's window begins in `rows`.
-        ends: int64 [B], where it ends; larger than the start, but for queries, which have no history.
+        ends: int64 [B], where the window ends; larger than the start, but for queries without a history.
         users: int64 [B], the user row of each example.
         ages: float32 [B], how long before the end of training the example happened, as a share of the
             training period; zero when served.
@@ -63,11 +63,11 @@ class PackedHistories:
     kinds: Tensor | None = None
 
     def to(self, device: torch.device) -> "PackedHistories":
-        """The same on another device."""
+        """The same histories on another device."""
         return self._each(lambda column: column.to(device, non_blocking=True))
 
     def pinned(self) -> "PackedHistories":
-        """The same in pinned memory."""
+        """The same histories in pinned memory."""
         return self._each(lambda column: column.pin_memory())
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> "PackedHistories":
@@ -76,7 +76,7 @@ class PackedHistories:
         return replace(self, **present)
 
     def distinct(self) -> tuple[Tensor, Tensor]:
-        """The examples [S] whose user or window differs from the one before; the index in [S] of each [B].
+        """The examples [S] with another user or window than the one before; the index in [S] of each of [B].
 
         Neighbours that leave different items out of one window differ.
         """
@@ -97,12 +97,14 @@ class PackedHistories:
         )
 
     def part(self, examples: slice) -> tuple["PackedHistories", slice]:
-        """The windows of `examples` with the events between their first and last; and the places of these."""
+        """The windows of `examples` with the events from first to last, and the slice of these events."""
         some = self.take(examples)
         low = int(some.starts.min())
         events = slice(low, int(some.ends.max()))
         columns = {name: getattr(self, name) for name in ("rows", "gaps", "clocks", "kinds")}
-        held: dict[str, Any] = {name: one[events] for name, one in columns.items() if one is not None}
+        held: dict[str, Any] = {
+            name: column[events] for name, column in columns.items() if column is not None
+        }
         if some.left_out is not None:
             held["left_out"] = torch.where(some.left_out < 0, some.left_out, some.left_out - low)
         return replace(some, starts=some.starts - low, ends=some.ends - low, **held), events
@@ -113,7 +115,7 @@ class PackedHistories:
         return lengths if self.left_out is None else lengths - (self.left_out >= 0).long()
 
 
-# Segments are padded to the longest of their group; a group ends where that would cost more than this.
+# Segments are padded to the longest of their group; a group ends where padding would take a larger share.
 MOST_PADDING = 0.15
 
 
@@ -148,7 +150,7 @@ class SegmentLayout:
 
 
 def lay_out(starts: Tensor, ends: Tensor) -> SegmentLayout:
-    """The segments of windows `starts` and `ends` [B]; neighbours with the same start share one."""
+    """The segments of windows `starts` and `ends` [B]; neighbours with the same start share a segment."""
     firsts, of_example = torch.unique_consecutive(starts, return_inverse=True)
     lengths = torch.zeros_like(firsts).scatter_reduce(0, of_example, ends - starts, "amax")
     begins, positions, shapes, slots = torch.empty_like(firsts), [], [], 0

@@ -19,7 +19,7 @@ from turret.tower.towers.query import QueryTower
 def begin_alike(model: TwoTowers, items: Features) -> None:
     """Let both towers begin with the same vectors of grams and ready vectors; see `QueryConfig.start`.
 
-    Only for features as wide as the vectors. Grams are drawn from torch's generator.
+    Only features as wide as the vectors are changed. Grams are drawn from torch's generator.
     """
     dimension, drawn = model.config.dimension, dict[tuple[str, ...], Tensor]()
     towers = [model.item.rows, model.user.rows]
@@ -68,13 +68,13 @@ def _pass_on(layer: nn.Linear, layers: FeatureLayers, dimension: int) -> None:
 
 
 def inverse_frequencies(items: Features, values: tuple[str, ...]) -> NDArray[np.float64]:
-    """The weight log(1 + (N - n + 1/2) / (n + 1/2)) of each gram of n among N items: float64 [V + 1].
+    """The weight log(1 + (N - n + 1/2) / (n + 1/2)) of each gram that n of N items have: float64 [V + 1].
 
-    Code 0, of no gram, has weight 0.
+    Code 0 stands for no gram and has weight 0.
 
     Source: Robertson & Zaragoza 2009, eq. 3.6, with 1 added as in Lucene.
     """
-    texts = [one for one in items.features if one.kind == "text" and one.values == values]
+    texts = [feature for feature in items.features if feature.kind == "text" and feature.values == values]
     counts = np.zeros(len(values) + 1)
     for feature in texts:
         column = items.columns[feature.name]

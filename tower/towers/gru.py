@@ -30,7 +30,7 @@ class GruUserConfig(UserTowerSettings):
 
     @property
     def context(self) -> Context:
-        """One pass over a segment serves all of its examples."""
+        """Segments: one pass over a segment serves all of its examples."""
         return "causal_segment"
 
 
@@ -49,14 +49,14 @@ class GruUserTower(UserTower):
         self.output = nn.Linear(config.state + self.feature_width, dimension)
 
     def forward(self, histories: PackedHistories, vectors: Tensor) -> Tensor:
-        """Each segment once through the network, and each example's state taken where its window ends."""
+        """Run each segment through the network once, and take each example's state where its window ends."""
         layout = lay_out(histories.starts, histories.ends)
         slots = self.dropout(gather_rows(vectors, layout.positions))
         states = torch.cat([self.network(group)[0].flatten(0, 1) for group in layout.groups(slots)])
         return self._vectors(gather_rows(states, layout.reads), self.row_features(histories))
 
     def served(self, history: Tensor, length: Tensor, features: Inputs, times: TimeInputs = ()) -> Tensor:
-        """The state after the last real step."""
+        """User vectors from the state after the last real step."""
         states = self.network(history)[0]
         return self._vectors(step_at(states, length - 1), self.served_features(features))
 

@@ -22,14 +22,14 @@ def in_chunks(compute: Callable[[Tensor], Tensor], rows: Tensor, size: int) -> T
 
 
 def _again(compute: Callable[..., Tensor], *inputs: object) -> Tensor:
-    # With the random numbers of the first time, so that dropout drops the same.
+    # The second pass has the random numbers of the first, so that dropout drops the same values.
     computed: Tensor = checkpoint(compute, *inputs, use_reentrant=False)
     return computed
 
 
 # Rows that are this many times the catalog hold most of it: computing it whole is faster than sorting them.
 MANY = 2
-# Items whose ready vectors are read from files at once.
+# The ready vectors of this many items are read from files at once.
 _VECTORS_AT_ONCE = 32_768
 
 
@@ -46,7 +46,7 @@ class KindLayer(nn.Module):
         self.added = nn.Parameter(torch.zeros(count, dimension))
 
     def forward(self, vectors: Tensor, kinds: Tensor) -> Tensor:
-        """Vectors [..., D] of events of `kinds` [...], codes from 0, -1 for unknown ones: [..., D]."""
+        """Weigh `vectors` [..., D] of events of `kinds` [...], codes from 0, -1 if unknown: [..., D]."""
         codes = torch.arange(len(self.added), device=kinds.device)
         is_of = (kinds.unsqueeze(-1) == codes).to(vectors.dtype)
         return vectors * (1.0 + is_of @ self.factor) + is_of @ self.added
@@ -55,7 +55,7 @@ class KindLayer(nn.Module):
 class TwoTowers(nn.Module):
     """A user tower and an item tower whose vectors meet in one inner product.
 
-    The history that the user tower reads is made of the *scored* item vectors, those that the index
+    The history that the user tower reads is made of the *scored* item vectors, which the index
     holds: a bundle needs no second table, and an item with features alone can stand in a history.
 
     Attributes:
@@ -100,9 +100,9 @@ class TwoTowers(nn.Module):
             torch.cat([rows.flatten() for rows in parts]), return_inverse=True
         )
         vectors = scored_items(in_chunks(self.item, different, self.chunk_size), self.config.scoring)
-        found = torch.split(positions, [rows.numel() for rows in parts])
+        places = torch.split(positions, [rows.numel() for rows in parts])
         return tuple(
-            gather_rows(vectors, some.view(rows.shape)) for some, rows in zip(found, parts, strict=True)
+            gather_rows(vectors, part.view(rows.shape)) for part, rows in zip(places, parts, strict=True)
         )
 
     @torch.no_grad()

@@ -1,4 +1,4 @@
-"""User towers of means: that of YouTubeDNN, and one that weighs the items of a history by a score of each."""
+"""User towers of means: YouTubeDNN's, and a tower that weighs the items of a history by a score of each."""
 
 from typing import Literal
 
@@ -49,7 +49,7 @@ class PooledUserConfig(UserTowerSettings):
 
     @property
     def needs_timestamps(self) -> str | None:
-        """The age of an example is a difference of times."""
+        """The setting `example_age`, if it is on: the age of an example is a difference of times."""
         return "example_age" if self.example_age else None
 
     @model_validator(mode="after")
@@ -69,7 +69,7 @@ class PooledUserConfig(UserTowerSettings):
 
 
 class PooledUserTower(UserTower):
-    """Covington et al. 2016, section 3.2 and figure 3, optionally with the newest item.
+    """The tower of Covington et al. 2016 (section 3.2, figure 3), optionally with the newest item.
 
     With the mean alone and no hidden layer the user's vector *is* the mean.
     """
@@ -87,7 +87,7 @@ class PooledUserTower(UserTower):
         )
 
     def forward(self, histories: PackedHistories, vectors: Tensor) -> Tensor:
-        """The means of all windows in one pass over the vectors."""
+        """User vectors from the means of all windows, in one pass over the vectors."""
         means = self._means(vectors, histories)
         last = gather_rows(vectors, histories.ends - 1)
         return self._vectors(means, last, self.row_features(histories), histories.ages)
@@ -100,13 +100,13 @@ class PooledUserTower(UserTower):
         return weighted_means(vectors, kept, histories)
 
     def served(self, history: Tensor, length: Tensor, features: Inputs, times: TimeInputs = ()) -> Tensor:
-        """The mean of the real steps; example age is zero."""
+        """User vectors from the mean of the real steps; example age is zero."""
         means = history.sum(dim=1) / length.unsqueeze(1)
         last, ages = step_at(history, length - 1), history.new_zeros(history.shape[0])
         return self._vectors(means, last, self.served_features(features), ages)
 
     def feature_reader(self) -> tuple[nn.Linear, int]:
-        """As `UserTower.feature_reader`; the age of an example follows the features."""
+        """The layer and column as in `UserTower`; the age of an example follows the features."""
         layer, first = super().feature_reader()
         return layer, first - self.config.example_age
 
@@ -151,20 +151,20 @@ class AttentiveUserTower(UserTower):
         self.mlp = perceptron(2 * dimension + self.feature_width, config.hidden, dimension, config.dropout)
 
     def forward(self, histories: PackedHistories, vectors: Tensor) -> Tensor:
-        """The weighted means of all windows in one pass."""
+        """User vectors from the weighted means of all windows, in one pass."""
         means = weighted_means(vectors, self._weights(vectors), histories)
         last = gather_rows(vectors, histories.ends - 1)
         return self._vectors(means, last, self.row_features(histories))
 
     def served(self, history: Tensor, length: Tensor, features: Inputs, times: TimeInputs = ()) -> Tensor:
-        """The weighted mean of the real steps."""
+        """User vectors from the weighted mean of the real steps."""
         real = torch.arange(history.shape[1], device=history.device) < length.unsqueeze(1)
         weights = self._weights(history) * real.unsqueeze(2)
         means = (history * weights).sum(dim=1) / weights.sum(dim=1)
         return self._vectors(means, step_at(history, length - 1), self.served_features(features))
 
     def _weights(self, vectors: Tensor) -> Tensor:
-        """[..., D] to [..., 1]."""
+        """The weights [..., 1] of vectors [..., D]."""
         return (LARGEST_SCORE * torch.tanh(self.attention(vectors) / LARGEST_SCORE)).exp()
 
     def _vectors(self, means: Tensor, last: Tensor, features: Tensor | None) -> Tensor:

@@ -38,7 +38,7 @@ class QueryConfig(UserTowerSettings):
 
     @property
     def context(self) -> Context:
-        """No events."""
+        """No events: a query has no history."""
         return "none"
 
     @model_validator(mode="after")
@@ -81,7 +81,7 @@ class QueryTower(UserTower):
         return self._vectors(self.row_features(histories))
 
     def served(self, history: Tensor, length: Tensor, features: Inputs, times: TimeInputs = ()) -> Tensor:
-        """The same from the inputs of a request."""
+        """The vectors of queries from the inputs of a request."""
         return self._vectors(self.served_features(features))
 
     def _vectors(self, features: Tensor | None) -> Tensor:

@@ -10,8 +10,8 @@ from turret.tower.kernels.elementwise import normalized
 def scored_items(vectors: Tensor, scoring: ScoringConfig) -> Tensor:
     """Item vectors [..., D] whose inner product with `scored_users` is scored.
 
-    Unit rows for the cosine, themselves for the dot product. With `item_bias` the last column is the bias,
-    times the temperature that a score will be divided by, and the cosine is of the others.
+    They are unit rows for the cosine, and unchanged for the dot product. With `item_bias` the last column is
+    the bias, times the temperature that a score will be divided by, and the cosine is of the other columns.
     """
     return _scored(vectors, vectors[..., -1:] * scoring.temperature if scoring.item_bias else None, scoring)
 
@@ -19,14 +19,14 @@ def scored_items(vectors: Tensor, scoring: ScoringConfig) -> Tensor:
 def scored_users(vectors: Tensor, scoring: ScoringConfig) -> Tensor:
     """User vectors [..., D] whose inner product with `scored_items` is scored.
 
-    Unit rows for the cosine, themselves for the dot product. With `item_bias` the last column is 1, whatever
-    a tower gives there: an item's bias counts once.
+    They are unit rows for the cosine, and unchanged for the dot product. With `item_bias` the last column is
+    1 in place of the tower's output: an item's bias counts once.
     """
     return _scored(vectors, torch.ones_like(vectors[..., -1:]) if scoring.item_bias else None, scoring)
 
 
 def _scored(vectors: Tensor, last: Tensor | None, scoring: ScoringConfig) -> Tensor:
-    """With the column `last`, if there is one, in place of the last."""
+    """Vectors as the scoring needs them, with the column `last`, if there is one, in place of the last."""
     directions = vectors if last is None else vectors[..., :-1]
     directions = normalized(directions) if scoring.kind == "cosine" else directions
     return directions if last is None else torch.cat([directions, last], dim=-1)

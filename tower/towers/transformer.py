@@ -23,9 +23,9 @@ from turret.tower.towers.user import (
     joined,
 )
 
-# A knot at each power of two, from a second to 34 years.
+# There is a knot at each power of two, from a second to 34 years.
 KNOTS = 31
-# Cycles a week: of the week itself and of the day.
+# Clocks have this many cycles a week: one of the week itself, and seven of the day.
 CLOCKS = (1.0, 7.0)
 # The share of histories whose times training hides.
 UNKNOWN_SHARE = 0.1
@@ -48,7 +48,7 @@ class TimeLayer(nn.Module):
         self.register_buffer("turns", torch.tensor(CLOCKS) * (2 * math.pi / WEEK), persistent=False)
 
     def forward(self, gaps: Tensor, clocks: Tensor) -> Tensor:
-        """Gaps and clocks [...] in seconds, as `tower.times.time_inputs` gives them: [..., D].
+        """The vectors [..., D] of gaps and clocks [...] in seconds, as `tower.times.time_inputs` gives them.
 
         A negative gap marks unknown times.
         """
@@ -62,7 +62,7 @@ class TimeLayer(nn.Module):
 
     def hidden(self, count: int) -> Tensor:
         """Draw the histories whose times training hides: bool [count]."""
-        # On the CPU for every device, so that seeding torch's generator reproduces this.
+        # The draw is on the CPU for every device, so that seeding torch's generator reproduces it.
         return torch.rand(count) < UNKNOWN_SHARE
 
 
@@ -85,16 +85,16 @@ class TransformerUserConfig(UserTowerSettings):
 
     @property
     def context(self) -> Context:
-        """One pass over a segment serves all of its examples."""
+        """Segments: one pass over a segment serves all of its examples."""
         return "causal_segment"
 
     @property
     def reads_times(self) -> bool:
-        """As `times` says."""
+        """Whether `times` is set."""
         return self.times
 
     def check_dimension(self, dimension: int) -> None:
-        """Heads share the dimension."""
+        """Raise ValueError unless the heads can share the dimension."""
         if dimension % self.heads:
             raise ValueError(
                 f"tower.dimension = {dimension} can't be shared by user.heads = {self.heads}; use a multiple "
@@ -112,7 +112,7 @@ class CausalAttention(nn.Module):
         self.output = nn.Linear(width, width, bias=False)
 
     def forward(self, slots: Tensor, layout: SegmentLayout) -> Tensor:
-        """The steps in all slots of all segments: [P', D] to [P', D]."""
+        """The attention of the steps in all slots of all segments: [P', D] to [P', D]."""
         outputs = []
         for projected in layout.groups(self.inputs(slots)):
             query, key, value = self._heads(projected)
@@ -131,7 +131,7 @@ class CausalAttention(nn.Module):
         return result
 
     def everywhere(self, history: Tensor) -> Tensor:
-        """The attention of each of padded steps [B, T, D]: [B, T, D]."""
+        """The attention of every padded step [B, T, D]: [B, T, D]."""
         query, key, value = self._heads(self.inputs(history))
         steps = torch.arange(history.shape[1], device=history.device)
         mixed = self._mixed(query, key, value, steps.unsqueeze(1))
@@ -146,7 +146,7 @@ class CausalAttention(nn.Module):
         return mixed
 
     def _heads(self, projected: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """[B, T, 3 D] as queries, keys and values [B, H, T, D / H]."""
+        """The queries, keys and values [B, H, T, D / H] of projected steps [B, T, 3 D]."""
         split = projected.reshape(*projected.shape[:2], 3, self.heads, -1).permute(2, 0, 3, 1, 4)
         query, key, value = split.unbind()
         return query, key, value
@@ -161,7 +161,7 @@ class GatedFeedForward(nn.Module):
         self.output = nn.Linear(hidden, width, bias=False)
 
     def forward(self, steps: Tensor) -> Tensor:
-        """[..., D] to [..., D]."""
+        """The output for steps [..., D]: [..., D]."""
         gate, content = self.inputs(steps).chunk(2, dim=-1)
         result: Tensor = self.output(nn.functional.silu(gate) * content)
         return result
@@ -179,11 +179,11 @@ class Block(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def forward(self, slots: Tensor, layout: SegmentLayout) -> Tensor:
-        """The steps in all slots: [P', D] to [P', D]."""
+        """The output of the steps in all slots: [P', D] to [P', D]."""
         return self._fed(slots + self.dropout(self.attention(self.before_attention(slots), layout)))
 
     def everywhere(self, history: Tensor) -> Tensor:
-        """Padded steps [B, T, D] to [B, T, D]."""
+        """The output of every padded step [B, T, D]: [B, T, D]."""
         return self._fed(history + self.attention.everywhere(self.before_attention(history)))
 
     def at(self, history: Tensor, last: Tensor) -> Tensor:
@@ -200,7 +200,7 @@ class TransformerUserTower(UserTower):
 
     Positions count from the oldest item of the window. Examples of a batch whose windows begin at the same
     position share one segment, which passes the blocks once. With `times` each step reads the gap to the next
-    event and the time of that event: the one it predicts.
+    event and the time of that event, which it predicts.
     """
 
     settings, reader = TransformerUserConfig, "output"
@@ -218,7 +218,7 @@ class TransformerUserTower(UserTower):
         )
 
     def forward(self, histories: PackedHistories, vectors: Tensor) -> Tensor:
-        """Each segment once through the blocks, and each example's step taken where its window ends."""
+        """Run each segment through the blocks once, and take each example's step where its window ends."""
         layout = lay_out(histories.starts, histories.ends)
         steps = [self.positions.weight[:length].repeat(count, 1) for count, length in layout.shapes]
         slots = gather_rows(vectors, layout.positions) + torch.cat(steps)
@@ -230,7 +230,7 @@ class TransformerUserTower(UserTower):
         return self._vectors(gather_rows(slots, layout.reads), self.row_features(histories))
 
     def served(self, history: Tensor, length: Tensor, features: Inputs, times: TimeInputs = ()) -> Tensor:
-        """Only the newest step passes the last block: the others are not read."""
+        """User vectors from the newest step, which alone passes the last block: other steps are not read."""
         last = length - 1
         if self.times is not None:
             history = history + self.times(*(times or [torch.full_like(history[..., 0], UNKNOWN)] * 2))
@@ -243,7 +243,7 @@ class TransformerUserTower(UserTower):
     def _times(
         self, layer: TimeLayer, histories: PackedHistories, layout: SegmentLayout
     ) -> tuple[Tensor, Tensor]:
-        """Gaps and clocks of all slots, [P'] each; training hides those of some histories."""
+        """Gaps and clocks of all slots, [P'] each; training hides the times of some histories."""
         if histories.gaps is None or histories.clocks is None:
             unknown = torch.full(layout.positions.shape, UNKNOWN, device=layout.positions.device)
             return unknown, unknown

@@ -16,19 +16,19 @@ from turret.tower.layers.packed import PackedHistories
 
 # Segments are padded to the longest of a batch.
 SegmentLength = Annotated[int, Field(strict=True, ge=1, le=10_000)]
-# Of a request: features by name, and gaps and clocks.
+# The inputs of a request are features by name, and gaps and clocks.
 Inputs = Mapping[str, Tensor]
 TimeInputs = tuple[Tensor, ...]
 Context = Literal["causal_window", "causal_segment", "leave_one_out", "full_set", "none"]
-"""The events of a user that a tower reads to predict one of them: a window of those before it; the same from
-a start that many examples share, so that one pass serves them all; all others, as a set; the whole set; or
-none, for queries."""
-# Those in which a history is a set, whose first event is a target like any other.
+"""The events of a user that a tower reads to predict one of them: a window of events before it; such a window
+from a start that many examples share, so that one pass serves all of them; all other events, as a set; the
+whole set; or none, for queries."""
+# In these contexts a history is a set, whose first event is a target like any other.
 SETS = ("leave_one_out", "full_set")
 
 
 class UserTowerSettings(Settings):
-    """The settings of every user tower. A subclass names its `kind` as a `Literal` and adds its own.
+    """The settings of every user tower. A subclass names its `kind` as a `Literal` and adds its own settings.
 
     `history_length` is the number of newest items that the tower reads. `kinds` weighs each of them by the
     kind of its event, where the data has several kinds (`tower.towers.model.KindLayer`).
@@ -64,9 +64,9 @@ class UserTower(nn.Module, ABC):
     """Computes user vectors of width D from the item vectors of histories.
 
     Attributes:
-        settings: the settings that make it; their `kind` is the name in `tower.user.kind`.
+        settings: the class of its settings, whose `kind` is the name in `tower.user.kind`.
         rows: the prepared features of users by user row; None where the tower reads no features.
-        reader: the name of the linear layer that reads them.
+        reader: the name of the linear layer that reads the features.
     """
 
     settings: ClassVar[type[UserTowerSettings]]
@@ -81,7 +81,7 @@ class UserTower(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, histories: PackedHistories, vectors: Tensor) -> Tensor:
-        """Every example of a packed batch at once, as training and evaluation use it.
+        """Compute every example of a packed batch at once, as training and evaluation do.
 
         Args:
             histories: the packed batch.
@@ -93,11 +93,11 @@ class UserTower(nn.Module, ABC):
 
     @abstractmethod
     def served(self, history: Tensor, length: Tensor, features: Inputs, times: TimeInputs = ()) -> Tensor:
-        """The form that a bundle serves: padded histories, features by name, example age zero.
+        """Compute the form that a bundle serves: padded histories, features by name, example age zero.
 
         Args:
             history: [B, T, D] item vectors, oldest first, right-padded with zeros.
-            length: [B] how many of the T are real, at least 1.
+            length: [B] how many of the T steps are real, at least 1.
             features: inputs of `FeatureLayers.forward` by feature name.
             times: gaps and clocks, [B, T] each, as in `PackedHistories`; empty where times are unknown or
                 the tower reads none.
@@ -107,10 +107,10 @@ class UserTower(nn.Module, ABC):
         """
 
     def feature_reader(self) -> tuple[nn.Linear, int]:
-        """The linear layer that reads the users' features, and the first of those columns of its input.
+        """The linear layer that reads the users' features, and the first column of features in its input.
 
-        By default they are the last columns of `reader`. A warm start rescales them when the standardisation
-        of a feature has changed. Only called for towers with features.
+        By default features are the last columns of `reader`. A warm start rescales them when the
+        standardisation of a feature has changed. The method is only called for towers with features.
         """
         layer = cast(nn.Linear, self.get_submodule(self.reader))
         return layer, layer.in_features - self.feature_width
@@ -120,14 +120,14 @@ class UserTower(nn.Module, ABC):
         return self.rows(histories.users) if self.rows else None
 
     def served_features(self, features: Inputs) -> Tensor | None:
-        """The same from the inputs of a request."""
+        """The dense features from the inputs of a request; None where the tower reads no features."""
         return self.rows.layers(features) if self.rows else None
 
 
 def joined(*parts: Tensor | None) -> Tensor:
-    """The parts [B, ...] that there are side by side: [B, D]. A lone one need not be copied."""
-    given = [part for part in parts if part is not None]
-    return torch.cat(given, dim=1) if len(given) > 1 else given[0]
+    """The parts [B, ...] that are not None, side by side: [B, D]. A lone part need not be copied."""
+    present = [part for part in parts if part is not None]
+    return torch.cat(present, dim=1) if len(present) > 1 else present[0]
 
 
 def perceptron(inputs: int, hidden: Sequence[int], outputs: int, dropout: float) -> nn.Sequential:

@@ -34,23 +34,24 @@ from turret.tower.tuning.recall import (
 )
 from turret.tower.tuning.search_params import Task, serves_usual, tuned
 
-# An exact search among so many takes some microseconds, less than the code around it.
+# An exact search among this many items takes some microseconds, less than the code around it.
 SMALL = 2000
-# An approximation that isn't faster by so much is not worth its misses.
+# An approximation that isn't faster by this factor is not worth its misses.
 _WORTH = 1.25
 # With 100 user vectors a recall of .99 is known to within .006.
 _FEW_QUERIES = 100
 # The kinds that can be named, beside `auto`.
 KINDS = ("flat", "ivf_pq", "ivf", "hnsw")
-# The centres of product codes, which have at least as many items to learn from; recall is of ten and more.
+# Product codes have this many centres, and at least as many items to learn from; recall is of ten and more.
 _FEWEST = 16
-# Lists are 1.5 times the root of the items: 128 to 400 lists of 41,000 items were alike, and 810 took a
-# quarter longer.
+# The number of lists is 1.5 times the root of the items: of 41,000 items, 128 to 400 lists were alike, and
+# 810 took a quarter longer.
 _LISTS = 1.5
 # One list of codes was faster than several up to 10,000 items on vectors of trained models, and up to 200,000
 # on vectors without clusters.
 _ONE_LIST, _PERHAPS_ONE_LIST, _MANY = 10_000, 200_000, 100_000
-# Of the lengths, over their mean. Unit vectors in float32 spread by 1e-7, biases and dot products by more.
+# Lengths count as equal where their deviation over their mean is below this. Unit vectors in float32 spread
+# by 1e-7, biases and dot products by more.
 _EQUAL = 1e-3
 _UNTUNED = (SearchParams(k=1, candidates=1),)
 Report = Callable[[str], None]
@@ -81,9 +82,9 @@ def choose(
     """Build the index that `request` describes for vectors [N, D], measured on user vectors [Q, D].
 
     `auto` takes the fastest product codes that reach the recall at each k and selectivity, and the lists of
-    eight bits, which were never faster, where none do; small catalogs stay exact. A graph is made by name
-    only. Raises BundleError for an unknown kind, a recall that isn't between 0 and 1, and a named kind that
-    misses the recall or has too few items.
+    eight bits, which were never faster, where no codes do; small catalogs stay exact. A graph is made by
+    name only. Raises BundleError for an unknown kind, a recall that isn't between 0 and 1, and a named kind
+    that misses the recall or has too few items.
     """
     if request.kind == "engine":
         raise BundleError("--kind engine: turret publish BUNDLE --engine ADDRESS makes such an index")
@@ -100,17 +101,17 @@ def choose(
     task = Task(vectors, measured, scoring, request.recall, learnt, request.kind != "auto")
     reasons: list[str] = []
     with one_thread():  # as the service searches
-        made, recall = _made(task, request, reasons, report)
+        index, recall = _made(task, request, reasons, report)
     choice = IndexChoice(
         asked=request.kind, recall=request.recall, queries=len(measured), words=tuple(reasons)
     )
-    return Chosen(made, recall, choice)
+    return Chosen(index, recall, choice)
 
 
 def spread(vectors: NDArray[np.float32]) -> float:
-    """The deviation of the lengths of `vectors` [N, D] over their mean: 0 where all are equal."""
-    found = lengths_of(vectors).astype(np.float64)
-    return float(found.std() / found.mean()) if found.any() else 0.0
+    """The deviation of the lengths of `vectors` [N, D] over their mean: 0 where all lengths are equal."""
+    lengths = lengths_of(vectors).astype(np.float64)
+    return float(lengths.std() / lengths.mean()) if lengths.any() else 0.0
 
 
 def are_equal(vectors: NDArray[np.float32]) -> bool:
@@ -121,8 +122,8 @@ def are_equal(vectors: NDArray[np.float32]) -> bool:
 def candidates(vectors: NDArray[np.float32], biased: bool) -> list[ApproximateSettings]:
     """The untuned settings to try for vectors [N, D], likely winners first.
 
-    `biased`: the last column of an item vector is its bias. One list of product codes is also tried rotated;
-    each of several costs .3 microseconds.
+    `biased`: the last column of an item vector is its bias. A single list of product codes is also tried
+    rotated; each further list costs .3 microseconds.
     """
     count, dimension = vectors.shape
     # A bias makes lengths unequal in a way of its own: lists of directions serve it better.
@@ -150,14 +151,14 @@ class _Tried(NamedTuple):
 
     @property
     def rank(self) -> tuple[bool, float]:
-        """The less, the better."""
+        """The sort key of an index: the lowest is the best."""
         return not serves_usual(self.made), self.seconds
 
 
 def _made(
     task: Task, request: IndexRequest, reasons: list[str], report: Report
 ) -> tuple[Index, tuple[MeasuredRecall, ...]]:
-    """The index, exact where its speed suffices, and its recall; adds to the reasons."""
+    """The index, exact where exact search is fast enough, and its recall; adds to `reasons`."""
     is_auto, (count, dimension) = request.kind == "auto", task.vectors.shape
     reasons.append(
         f"{count:,} items of {dimension} numbers, whose lengths spread by "

@@ -17,10 +17,10 @@ from turret.tower.index.planner import Planner
 USUAL = 32
 KS, TUNED_KS = (10, 100, 1000), (10, USUAL, 100, 1000)
 MARGINS = (0.2, 0.5, 0.8)
-"""Of `with_margin`: a larger one follows where the efforts of one miss the recall on more queries."""
+"""Margins of `with_margin`: the next is tried where efforts by one margin miss the recall on more queries."""
 _LEAST_TIMED, _SECONDS = 10, 0.5
 SELECTIVITIES = (1.0, 0.1, 0.01, 0.001)
-# Two float32 sums of the same products; a neighbour that is truly further away is further by more.
+# Two float32 sums of the same products differ by less; a neighbour that is truly further away, by more.
 _ROUNDING = 1e-5
 _BLOCK_SCORES = 2**24
 # An exact index finds everything; a few queries confirm it.
@@ -51,8 +51,8 @@ class Truth(NamedTuple):
         shares = []
         for query, least in zip(self.queries[:most], self.enough[:, self.ks.index(k)], strict=False):
             scores = self.vectors[find(query)] @ query
-            found = int(np.count_nonzero((np.abs(scores) if self.absolute else scores) >= least))
-            shares.append(min(found, k) / k)
+            hits = int(np.count_nonzero((np.abs(scores) if self.absolute else scores) >= least))
+            shares.append(min(hits, k) / k)
         return float(np.mean(shares))
 
     def planned(self, planner: Planner, k: int, most: int | None = None) -> float:
@@ -76,9 +76,9 @@ def measure_recall(
 ) -> tuple[MeasuredRecall, ...]:
     """Compare the planner's answers with brute force for each of `KS` and queries [Q, D] over its vectors.
 
-    For each selectivity that share of the rows, drawn with a fixed seed, or its mask of `masks`, is allowed.
-    A k beyond the number of allowed rows is left out. Recall: share of the found items whose true score
-    reaches the k-th best true one.
+    For each selectivity the rows of its mask of `masks` are allowed, or else that share of the rows, drawn
+    with a fixed seed. A k beyond the number of allowed rows is left out. Recall: share of the found items
+    whose true score reaches the k-th best true score.
     """
     return tuple(
         MeasuredRecall(k=k, selectivity=truth.selectivity, recall=truth.planned(planner, k))
@@ -150,7 +150,7 @@ def check_requested(recall: float) -> None:
 
 
 def with_margin(least_recall: float, margin: float) -> float:
-    """The recall to reach on the tuning set: other user vectors have a slightly lower one."""
+    """The recall to reach on the tuning set: with other user vectors recall is slightly lower."""
     return least_recall + margin * (1 - least_recall)
 
 
@@ -162,13 +162,13 @@ def median_seconds(search: Callable[[Vectors], object], queries: Vectors, most: 
         start = time.perf_counter()
         search(query)
         taken.append(time.perf_counter() - start)
-        # An exact search of a million takes as long as some hundreds of others.
+        # An exact search of a million items takes as long as some hundreds of other searches.
         if len(taken) >= _LEAST_TIMED and sum(taken) > _SECONDS:
             break
     return float(np.median(taken))
 
 
 def smallest(reaches: Callable[[int], bool], ascending: Sequence[int]) -> int | None:
-    """The smallest value that reaches, by bisection, as larger ones do, too; None where the last doesn't."""
+    """The smallest value that `reaches`, by bisection, as larger values do, too; None if the last doesn't."""
     place = bisect_left(ascending, True, key=reaches)
     return ascending[place] if place < len(ascending) else None

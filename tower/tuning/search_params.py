@@ -27,7 +27,7 @@ from turret.tower.tuning.recall import (
 
 _TUNED_ON = 300
 _SMALL_K = 10
-# Largest first: the first share at which the selector fails is where subsets begin.
+# The largest share is first: subsets begin at the first share at which the selector fails.
 _SHARES = (0.95, 0.8, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
 # The values of candidates / k to try.
 _FACTORS = {"ivf": (1.2, 2), "ivf_pq": (1.5, 2, 2.5, 3, 4, 6, 10), "hnsw": (1,)}
@@ -35,7 +35,7 @@ _FACTORS = {"ivf": (1.2, 2), "ivf_pq": (1.5, 2, 2.5, 3, 4, 6, 10), "hnsw": (1,)}
 
 @dataclass
 class Task:
-    """The goal: `least_recall` on user vectors `queries` [Q, D] over `vectors` [N, D].
+    """The goal of a tuning: `least_recall` on user vectors `queries` [Q, D] over `vectors` [N, D].
 
     `learnt`: user vectors that an index may learn from, disjoint from `queries`.
     `is_named`: the kind was requested by name, and is wanted even where exact search is faster. `margin`: see
@@ -79,11 +79,11 @@ class Task:
 
     @cached_property
     def exact_seconds(self) -> dict[int, float]:
-        """The median exact search for each k."""
+        """The median seconds of an exact search for each k."""
         return {k: self.seconds(self.exact, k) for k in self.truth.ks}
 
     def most(self, k: int) -> int:
-        """How many queries for `k` are searched for: longer answers need fewer for the same precision."""
+        """The number of queries to search for `k`: longer answers need fewer for the same precision."""
         return len(self.few) if k <= _SMALL_K else max(1, len(self.few) // 3)
 
     def recall(self, planner: Planner, truth: Truth, k: int) -> float:
@@ -100,7 +100,7 @@ def tuned(index: ApproximateIndex, task: Task, rival: float = np.inf) -> Approxi
 
     `rival`: the seconds of the best index so far for the smallest k; slower searches are given up early. A
     named kind without a rival always has parameters for the smallest k, if need be the broadest. From the
-    first k on for which it misses the recall or exact search is as fast, searches are exact; so are those
+    first k on for which it misses the recall or exact search is as fast, searches are exact; so are searches
     among so few allowed rows that exact scores cost less or find more. A kind that wasn't named doesn't pay
     if a usual request is searched for exactly.
     """
@@ -119,7 +119,7 @@ def tuned(index: ApproximateIndex, task: Task, rival: float = np.inf) -> Approxi
 
 
 def serves_usual(index: ApproximateIndex) -> bool:
-    """Whether it answers a usual request itself, not by its exact search."""
+    """Whether an index answers a usual request itself, not by its exact search."""
     return index.search_params(min(USUAL, len(index))) is not None
 
 
@@ -154,7 +154,7 @@ def _cheapest(
         candidates = min(len(index), int(np.ceil(factor * k)))
         # Timing a search takes less than measuring its recall.
         dearest = None if least == np.inf else smallest(partial(is_slow, candidates), breadths)
-        affordable = [one for one in breadths if dearest is None or one < dearest]
+        affordable = [breadth for breadth in breadths if dearest is None or breadth < dearest]
         if not affordable:
             break
         breadth = smallest(partial(reaches, candidates), affordable)

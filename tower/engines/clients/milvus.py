@@ -13,7 +13,7 @@ from turret.tower.catalog.conditions import Among, Condition, Every, Not, Presen
 from turret.tower.engines.engine import Engine, EngineItems, Limits, Rows, Vector, is_done
 from turret.tower.errors import EngineError
 
-_NOTHING = "row < 0"  # which no item has
+_NOTHING = "row < 0"  # no item has such a row
 
 
 def printed(where: Condition | None) -> str:
@@ -42,7 +42,7 @@ def _printed(where: Condition) -> str:
 
 _GRAPH = {"M": 16, "efConstruction": 200}
 _BLOCK = 2_000
-_MOST_CODES = 4096  # of an ARRAY field
+_MOST_CODES = 4096  # the largest capacity of an ARRAY field
 _PORT = 19530
 
 
@@ -74,7 +74,7 @@ class MilvusEngine(Engine):
         self._names()
 
     def load(self, collection: str, items: EngineItems) -> None:
-        """The index is complete before the collection is loaded, so that none is scanned."""
+        """Load as `Engine.load`; the index is complete first, so that no search scans the collection."""
         self.drop(collection)
         self._client.create_collection(collection, schema=_schema(items), timeout=self._limits.load)
         for rows in items.blocks(_BLOCK):
@@ -93,8 +93,8 @@ class MilvusEngine(Engine):
     def search(
         self, collection: str, vector: Vector, k: int, breadth: int, where: Condition | None = None
     ) -> Rows:
-        """A collection never changes after its load, so no search waits for later writes."""
-        (found,) = self._client.search(
+        """Search as `Engine.search`, without waiting for writes: a loaded collection never changes."""
+        (hits,) = self._client.search(
             collection,
             [np.asarray(vector, dtype=np.float32).tolist()],
             filter=printed(where),
@@ -103,7 +103,7 @@ class MilvusEngine(Engine):
             consistency_level="Eventually",
             timeout=self._limits.search,
         )
-        return np.array(found.ids, dtype=np.int64)
+        return np.array(hits.ids, dtype=np.int64)
 
     def count(self, collection: str) -> int | None:
         if not self._client.has_collection(collection, timeout=self._limits.load):
@@ -127,7 +127,7 @@ class MilvusEngine(Engine):
         self._client.close()
 
     def refusal(self, error: Exception) -> str:
-        """Errors are of gRPC, of pymilvus, and of what it is given."""
+        """The sentence for any error: of gRPC, of pymilvus, or of the arguments of a call."""
         reason = " ".join(str(getattr(error, "message", "") or error).split())[:300]
         return (
             f"the Milvus at {self._address} can't be reached, is too slow, or refuses ({reason}); "
@@ -152,7 +152,7 @@ def _client_class() -> Any:
             f"pymilvus can't be imported ({error}); run: {install_command('milvus')}, or name "
             "a redis://HOST:6379"
         ) from None
-    # It logs each failure with its traceback; it is raised as EngineError.
+    # pymilvus logs each failure with its traceback, and here the failure is raised as EngineError.
     logging.getLogger("pymilvus.decorators").setLevel(logging.CRITICAL)
     return MilvusClient
 
@@ -174,12 +174,12 @@ def _schema(items: EngineItems) -> Any:
 
 
 def _rows(items: EngineItems, rows: range) -> list[dict[str, Any]]:
-    made = []
+    entities = []
     for row in rows:
         values: dict[str, Any] = {"row": row, "v": items.vectors[row].tolist()}
         for place, field in enumerate(items.fields):
             value = field.of(row)
             values[f"p{place}"] = value is not None
             values[f"f{place}"] = value or (0.0 if field.starts is None else [])
-        made.append(values)
-    return made
+        entities.append(values)
+    return entities

@@ -28,14 +28,14 @@ def printed(where: Condition | None) -> str:
 def _flat(where: Condition, is_negated: bool = False) -> Condition:
     """The same condition, or its negation, in which only conditions on fields are negated.
 
-    Redis search loses items, and adds others, where a negation that holds another one is intersected.
+    Redis search loses items, and adds others, where a negation that holds another negation is intersected.
     """
     match where:
         case Not(inner):
             return _flat(inner, not is_negated)
         case Every(inner) | Some(inner):
             combine = Every if isinstance(where, Every) != is_negated else Some
-            return combine(tuple(_flat(one, is_negated) for one in inner))
+            return combine(tuple(_flat(part, is_negated) for part in inner))
     return Not(where) if is_negated else where
 
 
@@ -52,7 +52,7 @@ def _printed(where: Condition) -> str:
         case Every(inner):
             return f"({' '.join(map(_printed, inner))})"
         case Some(inner):
-            return f"({'|'.join(f'({_printed(one)})' for one in inner)})"
+            return f"({'|'.join(f'({_printed(part)})' for part in inner)})"
     raise TypeError(f"{where!r} has no form in an engine")
 
 
@@ -66,7 +66,7 @@ _LINKS, _EF_CONSTRUCTION = 16, 200
 # An insertion takes half a millisecond of the server's one thread; other clients wait for a block at most.
 _BLOCK = 64
 _DELETED_AT_ONCE = 500
-# The collections whose index is dropped and whose hashes may not all be.
+# The set of the collections whose index is dropped, while their hashes may not all be dropped yet.
 _DROPPED = "turret:dropped_collections"
 
 
@@ -87,7 +87,7 @@ class RedisEngine(Engine):
             raise EngineError(f"{self._address} is no URL of a Redis: {error}") from None
 
     def check(self) -> None:
-        """Also refuses a cluster, and a server that may evict items."""
+        """Check as `Engine.check`; also refuse a cluster, and a server that may evict items."""
         if self._call("INFO", "cluster")["cluster_enabled"]:
             raise EngineError(f"{self._address}: {_NO_CLUSTER}")
         memory = self._call("INFO", "memory")
@@ -108,7 +108,7 @@ class RedisEngine(Engine):
             schema += [f"f{place}", "NUMERIC"] if field.starts is None else [f"f{place}", "TAG"]
             schema += [f"p{place}", "TAG"]
         hashes = ("ON", "HASH", "PREFIX", 1, f"{collection}:")
-        # No scan: it would look at every key of the server, and no hash of this collection is there yet.
+        # A scan would look at every key of the server, and no hash of this collection is there yet.
         self._call("FT.CREATE", collection, *hashes, "SKIPINITIALSCAN", "SCHEMA", *schema)
         for rows in items.blocks(_BLOCK):
             pipeline = self._client.pipeline(transaction=False)
@@ -134,8 +134,8 @@ class RedisEngine(Engine):
         self, collection: str, vector: Vector, k: int, breadth: int, where: Condition | None = None
     ) -> Rows:
         query = f"{printed(where)}=>[KNN {k} @v $vector EF_RUNTIME {breadth}]"
-        # No HYBRID_POLICY: batches alone miss items where few are allowed, and a scan is slow where many are.
-        # The server answers with too few items in silence when its limit ends; that of the client ends first.
+        # No HYBRID_POLICY is set: batches alone miss items where few are allowed, and a scan is slow where
+        # many are. At its time limit the server silently answers with too few items; the client's ends first.
         milliseconds = max(1, round(2000 * self._limits.search))
         options = ("NOCONTENT", "LIMIT", 0, k, "TIMEOUT", milliseconds, "DIALECT", 2)
         blob = np.ascontiguousarray(vector, dtype=np.float32).tobytes()
@@ -148,17 +148,17 @@ class RedisEngine(Engine):
         return None if info is None else int(info[b"num_docs"])
 
     def collections(self, prefix: str) -> Sequence[str]:
-        """Also those whose index is dropped and whose hashes aren't."""
+        """List as `Engine.collections`, also collections whose index is dropped and whose hashes aren't."""
         dropped = [name.decode() for name in self._call("SMEMBERS", _DROPPED)]
         return sorted(name for name in {*self._names(), *dropped} if name.startswith(prefix))
 
     def drop(self, collection: str) -> None:
-        """The index goes first and the hashes after it in blocks.
+        """Delete the index first, and the hashes after it in blocks.
 
-        In one step, 50,000 of them hold up all other clients for most of a second.
+        In one step, 50,000 hashes hold up all other clients for most of a second.
         """
         if collection in self._names():
-            with suppress(RedisError):  # a full memory takes no name, and is to be emptied nevertheless
+            with suppress(RedisError):  # a full memory takes no name, but has to be emptied
                 self._call("SADD", _DROPPED, collection)
             self._call("FT.DROPINDEX", collection)
         elif not self._call("SISMEMBER", _DROPPED, collection):
@@ -194,7 +194,7 @@ class RedisEngine(Engine):
         return self._client.execute_command(*arguments)
 
     def refusal(self, error: Exception) -> str | None:
-        """By the kind of the error: a module or collection that is missing, a password, a server."""
+        """The sentence for a kind of error: a missing module or collection, a password, a server."""
         at = f"the Redis at {self._address}"
         if isinstance(error, ResponseError):
             if "unknown command" in str(error).lower():
@@ -224,13 +224,13 @@ _NO_CLUSTER = (
 
 
 def _is_unknown(error: ResponseError) -> bool:
-    """Whether it says that there is no such collection."""
+    """Whether an error says that there is no such collection."""
     reason = str(error).lower()
     return any(words in reason for words in ("no such index", "unknown index", "not found"))
 
 
 def _client(url: str, seconds: float) -> Any:
-    # None, as it would double the time limit. The pool opens anew what the server has closed meanwhile.
+    # A retry would double the time limit. The pool reopens connections that the server has closed meanwhile.
     retry = Retry(NoBackoff(), 0)
     return Redis.from_url(
         url, socket_timeout=seconds, socket_connect_timeout=seconds, protocol=2, retry=retry
