@@ -1,6 +1,6 @@
 """Blanc & Rendle 2018, figures 2 to 4: a language model of the Penn Treebank by each sampler and each m.
 
-The model is the regularised LSTM of Zaremba et al. 2014 in its medium form, with the article's 200 units. The
+The model is the regularized LSTM of Zaremba et al. 2014 in its medium form, with the article's 200 units. The
 39 epochs of all curves would take a week of two cores: there are fewer, and the rate falls faster.
 """
 

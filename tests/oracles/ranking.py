@@ -41,13 +41,13 @@ def shared(histories: Sequence[set[int]], first: int, second: int) -> int:
     return len(users_of(histories, first) & users_of(histories, second))
 
 
-def least_squares_columns(matrix: np.ndarray, regularisation: float) -> np.ndarray:
+def least_squares_columns(matrix: np.ndarray, regularization: float) -> np.ndarray:
     """Weights [N, N] that predict each column from the others: one ridge regression an item."""
     items = matrix.shape[1]
     weights = np.zeros((items, items))
     for target in range(items):
         others = [item for item in range(items) if item != target]
         inputs = matrix[:, others]
-        normal = inputs.T @ inputs + regularisation * np.eye(len(others))
+        normal = inputs.T @ inputs + regularization * np.eye(len(others))
         weights[others, target] = np.linalg.solve(normal, inputs.T @ matrix[:, target])
     return weights

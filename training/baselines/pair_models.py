@@ -38,7 +38,7 @@ _HELD = 2**22
 KNN_NEIGHBOURS, KNN_SHRINKAGE = 100, 10.0
 # A matrix of EASE takes 400 MB with so many items, and two exist at once.
 MOST_ITEMS = 10_000
-FACTORS, REGULARISATION, CONFIDENCE, ITERATIONS = 64, 0.1, 10.0, 15
+FACTORS, REGULARIZATION, CONFIDENCE, ITERATIONS = 64, 0.1, 10.0, 15
 
 
 def pair_counts(used: Any) -> Iterator[tuple[slice, Any]]:
@@ -132,20 +132,20 @@ def _scores_of(
     return by_history(scores, data, until)
 
 
-def ease_weights(counts: NDArray[np.float32], regularisation: float) -> Tensor:
-    """The weights B = I - P diag(1 / diag P), P = (X'X + regularisation I)^-1, with zeros on the diagonal.
+def ease_weights(counts: NDArray[np.float32], regularization: float) -> Tensor:
+    """The weights B = I - P diag(1 / diag P), P = (X'X + regularization I)^-1, with zeros on the diagonal.
 
     Source: Steck 2019, "Embarrassingly shallow autoencoders for sparse data", eq. 8. `counts` is changed.
 
     Args:
         counts: X'X, float32 [M, M], for the binary matrix X [U, M] of users and items.
-        regularisation: the weight of the squared Frobenius norm of B.
+        regularization: the weight of the squared Frobenius norm of B.
 
     Returns:
         float32 [M, M]; row i has the weights of item i for all others.
     """
     gram = torch.from_numpy(counts)
-    gram.diagonal().add_(regularisation)
+    gram.diagonal().add_(regularization)
     torch.linalg.cholesky(gram, out=gram)
     # The inverse is symmetric and stored by columns; sums over histories read rows.
     precision = torch.cholesky_inverse(gram).mT.contiguous()
@@ -157,20 +157,20 @@ def ease_weights(counts: NDArray[np.float32], regularisation: float) -> Tensor:
 def fit_ease(data: PreparedData, until: HistoryEnd) -> ScoresOf:
     """EASE on the most popular items of a large catalog; the others follow by popularity.
 
-    The regularisation is the mean number of users of an item, the mean of diag X'X: about the 500 that
+    The regularization is the mean number of users of an item, the mean of diag X'X: about the 500 that
     Steck 2019 uses on MovieLens 20M. The diagonal, which Steck leaves empty, predicts another use of the item
     from the first, by a ridge regression too; the diagonal matters where used items are ranked.
     """
     log = Interactions.training(data)
     kept = np.sort(np.argsort(-log.item_users, kind="stable")[:MOST_ITEMS])
-    regularisation = max(1.0, float(log.item_users[kept].mean()))
+    regularization = max(1.0, float(log.item_users[kept].mean()))
     new_rows = np.full(len(data.item_ids), -1, dtype=np.int32)
     new_rows[kept] = np.arange(len(kept))
     counts = np.empty((len(kept), len(kept)), dtype=np.float32)
     for rows, block in pair_counts(log.used[:, kept]):
         counts[rows] = block.toarray()
-    weights = ease_weights(counts, regularisation)
-    self_weights = log.item_repeaters[kept] / (log.item_users[kept] + regularisation)
+    weights = ease_weights(counts, regularization)
+    self_weights = log.item_repeaters[kept] / (log.item_users[kept] + regularization)
     weights.diagonal().copy_(torch.from_numpy(self_weights))
 
     def scores(offsets: Offsets, items: Rows) -> NDArray[np.float32]:
@@ -207,7 +207,7 @@ def fit_als(data: PreparedData, until: HistoryEnd) -> ScoresOf:
         warnings.simplefilter("ignore")
         model = AlternatingLeastSquares(
             factors=FACTORS,
-            regularization=REGULARISATION,
+            regularization=REGULARIZATION,
             alpha=CONFIDENCE,
             iterations=ITERATIONS,
             num_threads=torch.get_num_threads(),
