@@ -127,19 +127,23 @@ def measured(options: Options, name: str) -> dict[str, Any]:
         "items": report["items"],
         "picked": picked,
         "reasons": [reason["sentence"] for reason in choice["reasons"]],
-        **{half: _half(report, half, [*others]) for half in report["slots"]},
+        **{half: _half(report, half, [*others]) for half in report.get("slots", ["new"])},
     }
 
 
 def _half(report: Mapping[str, Any], half: str, others: list[str]) -> dict[str, Any]:
-    """The means of one half, and the picked candidate over the best rule and the best candidate."""
-    metric = f"{half} ndcg@10"
+    """The means of one half, and the picked candidate over the best rule and the best candidate.
+
+    Where used items are masked, all targets that count are new ones, and the report has no halves.
+    """
+    share = report["slots"][half] if "slots" in report else {"users": report["users"], "share": 1.0}
+    metric = f"{half} ndcg@10" if "slots" in report else "ndcg@10"
     rules = [rule for rule in HALVES[half] if rule in report]
     means = {name: report[name][metric] for name in (TOWERS, ONCE, *others, *rules)}
     rule = max(rules, key=lambda name: means[name]["mean"])
     best = max(means[name]["mean"] for name in (TOWERS, *others))
     return {
-        **report["slots"][half],
+        **share,
         "ndcg@10": means,
         "best_rule": rule,
         "over_best_rule": means[TOWERS]["mean"] / means[rule]["mean"],
@@ -157,8 +161,8 @@ def measure(options: Options, known: list[dict[str, Any]]) -> Iterator[dict[str,
 
 def claim(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """The least ratios of the logs, and the logs that were not measured."""
-    repeated = [row["again"] for row in rows if row["again"]["share"] >= MANY_REPEATS]
-    halves = [row[half] for row in rows for half in HALVES]
+    halves = [row[half] for row in rows for half in HALVES if half in row]
+    repeated = [row["again"] for row in rows if "again" in row and row["again"]["share"] >= MANY_REPEATS]
     return {
         "new_over_best_rule": min(row["new"]["over_best_rule"] for row in rows),
         "again_over_best_rule": min((half["over_best_rule"] for half in repeated), default=None),
