@@ -26,7 +26,7 @@ from turret.service.calls import CALLS
 from turret.service.http.app import RELEASE, ROUTERS
 from turret.service.http.routes.dependencies import Reads
 from turret.service.http.routes.probes import STATIC
-from turret.service.versions.gate import CheckedVersion
+from turret.service.versions.folder_commands import CheckedVersion
 from turret.service.versions.record import Activation
 from turret.tower.catalog.columns import LARGEST
 from turret.tower.catalog.filters import MAX_CONDITIONS, MAX_VALUES

@@ -22,7 +22,7 @@ from turret.data.configuration import load_configuration
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
-from turret.run import train
+from turret.trained_run import train
 
 SEEDS = (0, 1, 2)
 # All labelled candidates are ranked.

@@ -51,6 +51,6 @@ def versions(bundles: Bundles = BUNDLES, as_json: AsJson = False) -> None:
 
     Example: `turret versions --bundles var/bundles`
     """
-    from turret.service.versions.gate import print_versions
+    from turret.service.versions.folder_commands import print_versions
 
     print_versions(bundles, as_json)

@@ -14,7 +14,7 @@ from turret.service.keys.keys import Keyring, admin_key
 from turret.service.observing.observation import Observation
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.overlay.item_writer import ItemWriter
-from turret.service.ranking.comparison import Comparison
+from turret.service.ranking.candidate import Comparison
 from turret.service.ranking.query import QueryReader
 from turret.service.ranking.recommender import Recommender, Shadow
 from turret.service.settings import Settings
@@ -25,8 +25,9 @@ from turret.service.stores.sqlite.shared import open_records, shared_folder
 from turret.service.versions.activation import Activator
 from turret.service.versions.folder import make_folder, record_of
 from turret.service.versions.follower import Follower
-from turret.service.versions.gate import GateReport, GateRequest, run_gate
+from turret.service.versions.gate import run_gate
 from turret.service.versions.gate_process import run_gate_in_process
+from turret.service.versions.gate_report import GateReport, GateRequest
 from turret.service.versions.holder import ModelHolder
 from turret.service.versions.record import Record
 from turret.tower.engines.access import set_access

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from turret.data.errors import MissingExtraError as MissingExtraError
     from turret.data.errors import TurretError as TurretError
-    from turret.evaluation import evaluate as evaluate
     from turret.histories import load_histories as load_histories
     from turret.logs import append as append
     from turret.logs import prepare as prepare
     from turret.model import Model as Model
     from turret.model import Recommendation as Recommendation
     from turret.model import load as load
-    from turret.run import TrainedRun as TrainedRun
-    from turret.run import open_run as open_run
-    from turret.run import train as train
-    from turret.search import VectorIndex as VectorIndex
-    from turret.search import choose_index as choose_index
+    from turret.trained_run import TrainedRun as TrainedRun
+    from turret.trained_run import open_run as open_run
+    from turret.trained_run import train as train
+    from turret.vector_index import VectorIndex as VectorIndex
+    from turret.vector_index import choose_index as choose_index
+    from turret.vector_metrics import evaluate as evaluate
 
     __version__: str
 
@@ -29,17 +29,17 @@ _MODULES = {
     "MissingExtraError": "turret.data.errors",
     "Model": "turret.model",
     "Recommendation": "turret.model",
-    "TrainedRun": "turret.run",
+    "TrainedRun": "turret.trained_run",
     "TurretError": "turret.data.errors",
-    "VectorIndex": "turret.search",
+    "VectorIndex": "turret.vector_index",
     "append": "turret.logs",
-    "choose_index": "turret.search",
-    "evaluate": "turret.evaluation",
+    "choose_index": "turret.vector_index",
+    "evaluate": "turret.vector_metrics",
     "load": "turret.model",
     "load_histories": "turret.histories",
-    "open_run": "turret.run",
+    "open_run": "turret.trained_run",
     "prepare": "turret.logs",
-    "train": "turret.run",
+    "train": "turret.trained_run",
 }
 __all__ = ["__version__", *_MODULES]
 

@@ -20,8 +20,8 @@ from turret.service.request_record import RequestRecord
 from turret.service.schemas.fields import read_cursor
 from turret.service.schemas.requests import RecommendRequest, SimilarRequest
 from turret.service.stores.contract import now_ms
-from turret.service.versions.gate import overlap_between
 from turret.service.versions.holder import LOOP_SECONDS, LoadedModel, ModelHolder
+from turret.tower.bundle.golden import overlap_between
 
 _WAITING_THREADS = 16
 # Threads for long answers, and for batches. With two threads that have many short answers each, the event

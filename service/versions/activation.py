@@ -11,7 +11,7 @@ from turret.service.settings import Settings
 from turret.service.stores.contract import Late, RecordStore, now_ms
 from turret.service.versions.folder import LOOK_SECONDS, activation_turn, add_line, keep_record
 from turret.service.versions.follower import Follower
-from turret.service.versions.gate import GateReport, GateRequest
+from turret.service.versions.gate_report import GateReport, GateRequest
 from turret.service.versions.holder import LoadedModel, ModelHolder, open_live
 from turret.service.versions.record import Activation, Record, Route, Routes, RuleSet, new_activation, now
 from turret.tower.engines.access import check_loaded

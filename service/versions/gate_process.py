@@ -15,7 +15,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from turret.service.versions.gate import GateReport, GateRequest, crashed, run_gate
+from turret.service.versions.gate import crashed, run_gate
+from turret.service.versions.gate_report import GateReport, GateRequest
 from turret.service.versions.memory import data_bytes, few_arenas
 from turret.tower.config import MEMORY_FACTOR
 from turret.tower.engines.access import inherited_access

@@ -14,8 +14,7 @@ from tests.support.service_app import ids, post_events, recommended, serving
 from tests.training.conftest import prepared, trained
 from turret.data.prepared import PreparedData
 from turret.model import load
-from turret.service.versions.gate import mean_overlap
-from turret.tower.bundle.golden import load_golden
+from turret.tower.bundle.golden import load_golden, mean_overlap
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.export.export import export
 

@@ -74,7 +74,7 @@ def a_worker_that_was_stopped_answers_from_what_it_had(original: Any, self: Any)
     pass
 
 
-@planted("service.versions.gate:GateReport.passed", "service/test_gate.py")
+@planted("service.versions.gate_report:GateReport.passed", "service/test_gate.py")
 def a_forced_activation_passes_every_check(original: Any, self: Any) -> Any:
     return self.forced or original(self)
 
@@ -116,7 +116,7 @@ def events_that_one_of_two_versions_was_trained_on_are_targets(original: Any, *g
     return seeing(original, any=all)(*given)
 
 
-@planted("activation.comparison:Comparison.check", "turret/test_activation.py")
+@planted("activation.non_inferiority:Comparison.check", "turret/test_activation.py")
 def a_version_is_accepted_that_may_be_as_good_instead_of_one_that_is_not_worse(
     original: Any, self: Any
 ) -> Any:

@@ -324,7 +324,7 @@ def accents_are_sorted_before_they_are_dropped(original: Any, text: Any) -> Any:
     return original(unicodedata.normalize("NFKD", text))
 
 
-@planted("service.versions.gate:mean_overlap", "end_to_end/test_as_measured.py")
+@planted("tower.bundle.golden:mean_overlap", "end_to_end/test_as_measured.py")
 def the_overlap_replays_recorded_queries_without_their_kinds(
     original: Any, bundle: Any, recorded: Any
 ) -> Any:

@@ -10,10 +10,12 @@ import pytest
 
 from tests.conftest import contents
 from turret.service.versions import gate
-from turret.service.versions.gate import GateRequest, checked_versions, overlap_between, read_report, run_gate
+from turret.service.versions.folder_commands import checked_versions
+from turret.service.versions.gate import run_gate
+from turret.service.versions.gate_report import GateReport, GateRequest, read_report
 from turret.service.versions.memory import available_bytes
 from turret.tower.bundle.bundle import Bundle
-from turret.tower.bundle.golden import load
+from turret.tower.bundle.golden import load, overlap_between
 from turret.tower.bundle.publish import publish
 from turret.tower.format.index_settings import IvfSettings, SearchParams
 from turret.tower.format.manifest import IndexChoice, MeasuredRecall, read_manifest
@@ -28,7 +30,7 @@ def root(bundles: Path) -> Path:
     return bundles
 
 
-def names(report: gate.GateReport) -> list[str]:
+def names(report: GateReport) -> list[str]:
     return [check.name for check in report.checks]
 
 
@@ -90,7 +92,7 @@ def test_memory_is_asked_for_before_anything_is_read(root: Path, monkeypatch: py
 
 def gate_of(
     root: Path, monkeypatch: pytest.MonkeyPatch, recall: dict[float, float], chosen: float = 0.5
-) -> gate.GateReport:
+) -> GateReport:
     """The report on an index measured among shares of the items, and chosen for a recall of `chosen`."""
     manifest = read_manifest(root / "v2")
     table = tuple(MeasuredRecall(k=10, selectivity=share, recall=value) for share, value in recall.items())

@@ -12,8 +12,8 @@ import pytest
 
 from tests.support.service_calls import children
 from tests.support.until import PATIENCE, eventually
-from turret.service.versions.gate import GateReport, GateRequest
 from turret.service.versions.gate_process import run_gate_in_process
+from turret.service.versions.gate_report import GateReport, GateRequest
 
 pytestmark = pytest.mark.process
 

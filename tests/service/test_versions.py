@@ -20,7 +20,7 @@ from turret.service.stores.sqlite.shared import SqliteItems
 from turret.service.versions import activation as activation_module
 from turret.service.versions.folder import RECORD, add_line, keep_record, kept_record, record_of
 from turret.service.versions.follower import SILENT_SECONDS
-from turret.service.versions.gate import GateReport, GateRequest
+from turret.service.versions.gate_report import GateReport, GateRequest
 from turret.service.versions.holder import LoadedModel, open_live
 from turret.service.versions.record import Record, Route, Routes, Rule, RuleSet
 from turret.tower.bundle.publish import publish

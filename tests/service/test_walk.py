@@ -14,7 +14,7 @@ from tests.support.walk import Walk, walked
 from turret.service.http.app import Application, create_app
 from turret.service.process.server import config_of
 from turret.service.settings import Settings
-from turret.service.versions.gate import Check, GateReport, GateRequest
+from turret.service.versions.gate_report import Check, GateReport, GateRequest
 
 
 class Wire(asyncio.Transport):

@@ -17,7 +17,8 @@ from turret.service.stores.sqlite.shared import SqliteItems, SqliteRecords
 from turret.service.versions.activation import Activator, Swap
 from turret.service.versions.folder import first_record, keep_record, record_of
 from turret.service.versions.follower import Follower
-from turret.service.versions.gate import GateReport, GateRequest, run_gate
+from turret.service.versions.gate import run_gate
+from turret.service.versions.gate_report import GateReport, GateRequest
 from turret.service.versions.holder import ModelHolder
 from turret.service.versions.record import Activation, Record, Route, Routes, read_record
 

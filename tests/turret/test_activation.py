@@ -13,13 +13,13 @@ import turret.cli
 from tests.conftest import contents
 from tests.support.trained import trained_shop
 from tests.turret.conftest import DAY, START, Prepare, PublishTaste, manifest, taste_contents
-from turret.activation.comparison import Comparison, UnclearError, WorseError
 from turret.activation.held_out import HeldOut, held_out
 from turret.activation.live import activate_version
+from turret.activation.non_inferiority import Comparison, UnclearError, WorseError
 from turret.activation.ranking import values_of_users
 from turret.data.errors import DataError, TurretError
 from turret.data.prepared import PreparedData
-from turret.service.versions.gate import read_report
+from turret.service.versions.gate_report import read_report
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import publish
 from turret.tower.format.listing import current

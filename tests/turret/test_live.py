@@ -18,7 +18,7 @@ from turret.cli import app
 from turret.client import AnswerError, Client, ClientError
 from turret.client.answers import RecommendAnswer
 from turret.service.errors import ServiceError
-from turret.service.versions.gate import print_versions
+from turret.service.versions.folder_commands import print_versions
 from turret.tower.bundle.publish import publish
 from turret.tower.errors import BundleError
 from turret.tower.format.listing import current

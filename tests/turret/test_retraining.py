@@ -155,7 +155,7 @@ def test_too_few_users_activate_nothing_and_a_later_run_deletes_their_version(
     shop: RetrainSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as context:
-        context.setattr("turret.activation.comparison.LEAST_USERS", 1000)
+        context.setattr("turret.activation.non_inferiority.LEAST_USERS", 1000)
         unclear = retrain(shop)
     assert (unclear.decision, unclear.status) == ("unclear", 4)
     assert current(shop.bundles) == "first"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.turret.conftest import record
-from turret.activation.comparison import Comparison
+from turret.activation.non_inferiority import Comparison
 from turret.client import AnswerError, ClientError
 from turret.client.version_answers import ActivateAnswer, RoutesAnswer, RouteShare
 from turret.data.errors import DataError

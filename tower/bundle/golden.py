@@ -1,6 +1,7 @@
 """Recorded queries and recorded items of a bundle, with the answers and vectors of training."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any, Self
@@ -8,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 from pydantic import Field, ValidationError, model_validator
 
+from turret.data.errors import DataError
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.config import Settings
 from turret.tower.counted_kinds import CountedKinds, ReadHistory, read_history
@@ -20,6 +22,7 @@ from turret.tower.retrieval import Ranking, Retriever
 from turret.tower.times import Times
 
 GOLDEN_K = 20
+K = 10  # the items of an answer whose overlap is measured
 # Training records 64 queries in some 100 kB, and 16 items. Reading, checking and encoding a file needs twenty
 # times its size.
 GOLDEN_BYTES, MOST_RECORDED, LONGEST_HISTORY, _MOST_ITEMS, _WIDEST = 16_000_000, 1024, 100_000, 1000, 65_536
@@ -180,6 +183,36 @@ def difference(expected: Ranking, served: Ranking) -> str | None:
         if abs(score - scores.get(row, float(served.scores[-1]))) > tolerance:
             return f"row {row} of score {score} is not where it is expected"
     return None
+
+
+def overlap_between(one: Sequence[int | str], other: Sequence[int | str]) -> float:
+    """Return the share of the longer answer that is in the other one; 1 for two empty answers."""
+    longest = max(len(one), len(other))
+    return len(set(map(str, one)) & set(map(str, other))) / longest if longest else 1.0
+
+
+def mean_overlap(bundle: Bundle, recorded: Sequence[GoldenQuery]) -> float:
+    """Answer another version's recorded queries, and return the mean overlap at 10 with its answers.
+
+    It reads the recorded events as in service, with their times and kinds, and merged. A history without
+    known items, or that it can't encode, has overlap 0. Features that it doesn't read are left out, and so
+    are items of histories unless the other version ranked some.
+    """
+    retriever = Retriever(bundle)
+    names = {feature.name for feature in bundle.user_features}
+    ranks_history = any(not set(query.history).isdisjoint(query.items) for query in recorded)
+    overlaps = []
+    for query in recorded:
+        features = {name: value for name, value in query.features.items() if name in names}
+        ranking: Ranking | None = None
+        with suppress(EncodingError, DataError):
+            rows, times, kinds, _, _ = query.read_by(bundle)
+            out = rows[:0] if ranks_history else rows
+            if bundle.encoder.can_encode(rows, features):
+                (ranking,) = retriever.recommend([rows], [features], K, [out], [times], kinds=[kinds])
+        answer = bundle.vocabulary.ids(ranking.rows) if ranking else []
+        overlaps.append(overlap_between(query.items[:K], answer))
+    return sum(overlaps) / len(overlaps) if overlaps else 1.0
 
 
 def load(root: Path, version: str, content: str | None = None, checked: FileStamps | None = None) -> Bundle:

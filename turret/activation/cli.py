@@ -43,7 +43,7 @@ def activate(
         str | None,
         typer.Option(
             metavar="NAME@K",
-            help="With --not-worse-than: a metric of turret evaluate, such as 'new recall@20' or auc (ndcg@10).",
+            help="With --not-worse-than: a metric of turret evaluate, as 'new recall@20' or auc (ndcg@10).",
         ),
     ] = None,
     margin: Annotated[
@@ -95,8 +95,8 @@ def _compared(
     data: Path = PREPARED,
 ) -> str:
     """The reason why a version may go live. Raises WorseError or UnclearError for one that may be worse."""
-    from turret.activation.comparison import compare_versions
     from turret.activation.live import live_version
+    from turret.activation.non_inferiority import compare_versions
     from turret.data.prepared import PreparedData
 
     other = live_version(bundles, url) if than == "live" else than

@@ -6,7 +6,7 @@ from pathlib import Path
 from turret.client import Client
 from turret.client.version_answers import ActivateAnswer, RoutesAnswer
 from turret.service.errors import ServiceError
-from turret.service.versions.gate import activate_in_folder
+from turret.service.versions.folder_commands import activate_in_folder
 from turret.tower.format.listing import current
 
 

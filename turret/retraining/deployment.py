@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from turret.activation.comparison import Comparison, UnclearError, WorseError, compare_versions
 from turret.activation.live import activate_version, live_version, read_routes, set_canary
+from turret.activation.non_inferiority import Comparison, UnclearError, WorseError, compare_versions
 from turret.client import AnswerError
 from turret.client.version_answers import RouteShare
 from turret.data.errors import DataError, TurretError
@@ -16,7 +16,7 @@ from turret.data.prepared import PreparedData
 from turret.retraining.settings import RetrainSettings
 from turret.retraining.state import Decision, EndedCanary, Retraining, read_records, report
 from turret.service.versions.folder import activation_lock, kept_record
-from turret.service.versions.gate import FOLDER as GATE
+from turret.service.versions.gate_report import FOLDER as GATE
 from turret.tower.errors import BundleError
 from turret.tower.format.listing import current
 

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from turret.activation.comparison import check_metric
 from turret.activation.live import live_version
+from turret.activation.non_inferiority import check_metric
 from turret.client import ClientError
 from turret.data.configuration import parse_overrides
 from turret.data.errors import ConfigurationError, TurretError

@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import BaseModel, ValidationError
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
-from turret.activation.comparison import Comparison
+from turret.activation.non_inferiority import Comparison
 from turret.data.errors import TurretError
 from turret.data.files import new_file, sweep, sync, tried_lock
 from turret.data.progress import LOGGER, counted

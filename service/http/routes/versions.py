@@ -25,7 +25,7 @@ from turret.service.schemas.requests import (
 )
 from turret.service.versions.activation import Swap
 from turret.service.versions.folder import latest_lines
-from turret.service.versions.gate import checked_versions
+from turret.service.versions.folder_commands import checked_versions
 from turret.service.versions.record import RULES_BYTES, Routes, Rule, RuleSet, now
 from turret.tower.errors import BundleError
 

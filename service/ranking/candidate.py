@@ -25,10 +25,9 @@ from turret.service.schemas.fields import show_time
 from turret.service.schemas.requests import RecommendRequest
 from turret.service.stores.contract import HistoryStore, now_ms
 from turret.service.versions.activation import Activator
-from turret.service.versions.gate import overlap_between
 from turret.service.versions.holder import LoadedModel, ModelHolder
 from turret.tower.bundle.bundle import Bundle
-from turret.tower.bundle.golden import load_golden
+from turret.tower.bundle.golden import load_golden, overlap_between
 from turret.tower.errors import BundleError, EncodingError
 
 SCAN_SECONDS, RANKING_SECONDS = 5.0, 20.0  # limits of one measurement of an overlap
