@@ -15,7 +15,7 @@ from benchmarks.harness import Options, machine, run
 from benchmarks.plan_figures import fit
 from benchmarks.preparation import write_log
 from benchmarks.processes import turret_cost
-from turret.data.manifest import Manifest
+from turret.data.manifest import DataManifest
 
 POLARS, SPARK = "Polars", "Spark"
 ENGINES: dict[str, tuple[str, ...]] = {POLARS: (), SPARK: ("--engine", "local")}
@@ -32,7 +32,7 @@ def one_log(events: int, rounds: int, work: Path) -> dict[str, Any]:
         for side, engine in ENGINES.items():
             arguments = ("data", "prepare", source, "--to", work / side, "--overwrite", *engine)
             seconds[side].append(turret_cost(*arguments).seconds)
-    prints = {side: Manifest.load(work / side).fingerprint for side in ENGINES}
+    prints = {side: DataManifest.load(work / side).fingerprint for side in ENGINES}
     if prints[POLARS] != prints[SPARK]:
         raise SystemExit(f"the outputs of {events:,} events differ: {prints}")
     shutil.rmtree(source)

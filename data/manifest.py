@@ -102,7 +102,7 @@ class FeatureSummary(_Record):
     size: int
 
 
-class Manifest(_Record):
+class DataManifest(_Record):
     """The contents of `manifest.json`.
 
     `fingerprint` is a SHA-256 over the names and content hashes of all other files of the folder, the kind of
@@ -142,7 +142,7 @@ class Manifest(_Record):
         (folder / MANIFEST).write_text(self.model_dump_json(indent=2), encoding="utf-8")
 
     @classmethod
-    def load(cls, folder: Path) -> "Manifest":
+    def load(cls, folder: Path) -> "DataManifest":
         """Read the manifest of `folder`. Raises DataError when this version can't read the file."""
         path = folder / MANIFEST
         try:
@@ -181,7 +181,7 @@ def hash_files(folder: Path) -> dict[str, FileHash]:
 
 
 def fingerprint(files: dict[str, FileHash], time_kind: str, kinds: KindTable) -> str:
-    """Return one SHA-256 for the content of a prepared folder; see `Manifest`."""
+    """Return one SHA-256 for the content of a prepared folder; see `DataManifest`."""
     lines = [f"time {time_kind}", *(f"{name} {files[name].sha256}" for name in sorted(files))]
     lines += [f"kind {name} {kind.model_dump_json()}" for name, kind in kinds.items()]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()

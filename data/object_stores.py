@@ -22,7 +22,7 @@ from turret.data.errors import (
 )
 from turret.data.extras import install_command
 from turret.data.files import new_folder, scratch_folder, temporary_folder
-from turret.data.manifest import MANIFEST, Manifest, hash_files
+from turret.data.manifest import MANIFEST, DataManifest, hash_files
 
 _OF_DATA = re.compile("[0-9a-f]{64}/")
 
@@ -190,7 +190,7 @@ def changed_prepared(place: str) -> Iterator[Path]:
     objects = Objects(place)
     with scratch_folder() as work:
         folder = fetch_prepared(place, work)
-        before = Manifest.load(folder)
+        before = DataManifest.load(folder)
         yield folder
         if _manifest(objects) != before:
             raise DataError(f"another command has changed {place} meanwhile; run this one again")
@@ -222,7 +222,7 @@ def fetch_prepared(url: str, target: Path) -> Path:
     return folder
 
 
-def _manifest(objects: Objects) -> Manifest:
+def _manifest(objects: Objects) -> DataManifest:
     sizes = objects.sizes()
     if MANIFEST not in sizes:
         raise FetchError(
@@ -231,20 +231,20 @@ def _manifest(objects: Objects) -> Manifest:
         )
     with scratch_folder() as work:
         objects.download({MANIFEST: sizes[MANIFEST]}, work)
-        return Manifest.load(work)
+        return DataManifest.load(work)
 
 
-def _is_there(folder: Path, manifest: Manifest) -> bool:
+def _is_there(folder: Path, manifest: DataManifest) -> bool:
     """Tell whether `folder` has the data of `manifest`; other files in it do not count."""
     try:
-        return Manifest.load(folder) == manifest and manifest.files.items() <= hash_files(folder).items()
+        return DataManifest.load(folder) == manifest and manifest.files.items() <= hash_files(folder).items()
     except DataError:  # there is no manifest, or it can't be read
         return False
 
 
 def _write(objects: Objects, folder: Path) -> None:
     """Write prepared data, and remove older data and the remains of an interrupted command."""
-    manifest = Manifest.load(folder)
+    manifest = DataManifest.load(folder)
     objects.upload({f"{manifest.fingerprint}/{name}": folder / name for name in manifest.files})
     objects.upload({MANIFEST: folder / MANIFEST})
     others = (name for name in objects.sizes() if not name.startswith(manifest.fingerprint))

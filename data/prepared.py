@@ -15,7 +15,7 @@ from turret.data.features.columns import Features, VectorRows
 from turret.data.features.texts import QUERY, text_of
 from turret.data.files import open_array
 from turret.data.kinds import read_kinds, target_codes
-from turret.data.manifest import Manifest, hash_file
+from turret.data.manifest import DataManifest, hash_file
 from turret.data.ranges import ranges
 from turret.data.vocabulary import Id, Vocabulary
 
@@ -121,7 +121,7 @@ class PreparedData:
     """
 
     folder: Path
-    manifest: Manifest
+    manifest: DataManifest
     event_items: NDArray[np.int32]
     offsets: NDArray[np.int64]
     times: NDArray[Any]
@@ -143,7 +143,7 @@ class PreparedData:
 
     @classmethod
     def _open(cls, folder: Path) -> "PreparedData":
-        manifest = Manifest.load(folder)
+        manifest = DataManifest.load(folder)
         for name, expected in manifest.files.items():
             path = folder / name
             if not path.is_file() or path.stat().st_size != expected.bytes:
@@ -187,7 +187,7 @@ class PreparedData:
 
     @property
     def fingerprint(self) -> str:
-        """The content's SHA-256; see `Manifest.fingerprint`."""
+        """The content's SHA-256; see `DataManifest.fingerprint`."""
         return self.manifest.fingerprint
 
     @property

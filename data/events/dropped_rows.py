@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from turret.data.errors import BadRowsError
-from turret.data.manifest import BadRows, Manifest, Removed
+from turret.data.manifest import BadRows, DataManifest, Removed
 from turret.data.progress import counted
 
 OnBad = Literal["error", "drop", "drop=any"]
@@ -31,7 +31,7 @@ class PrepareReport:
     """
 
     folder: Path
-    manifest: Manifest
+    manifest: DataManifest
     warnings: tuple[str, ...]
     doubts: tuple[str, ...]
 
@@ -105,7 +105,7 @@ def describe_dropped(bad_rows: Sequence[BadRows], removed: Sequence[Removed]) ->
     return "; ".join([", ".join(listed) or "the source has no rows", *_hints(bad_rows, removed)])
 
 
-def headline_of(manifest: Manifest) -> list[str]:
+def headline_of(manifest: DataManifest) -> list[str]:
     """Say how many rows of the log were dropped, and why; empty for none."""
     bad_rows = [bad for bad in manifest.bad_rows if not bad.kind.startswith(ENTITY_FILES)]
     dropped = sum(bad.count for bad in bad_rows) + sum(filtered.events for filtered in manifest.removed)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from turret.data.configuration import Duplicates
 from turret.data.kinds import Kind, target_codes
-from turret.data.manifest import Manifest
+from turret.data.manifest import DataManifest
 from turret.data.moments import milliseconds_of
 from turret.data.ranges import stable_order
 
@@ -38,7 +38,7 @@ class Merging:
         return cls(policy, milliseconds_of(gap) if gap and is_divided else None, targets)
 
     @classmethod
-    def of_data(cls, manifest: Manifest) -> "Merging":
+    def of_data(cls, manifest: DataManifest) -> "Merging":
         """Return the rule by which prepared data was made."""
         filters = manifest.settings["filters"]
         return cls.of(filters["duplicates"], filters["session_gap"], manifest.kinds)

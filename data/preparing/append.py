@@ -20,7 +20,7 @@ from turret.data.events.events import Log
 from turret.data.events.ids import as_keys
 from turret.data.histories.accounts import left_out_of, save_left_out
 from turret.data.histories.histories import Histories, build_histories
-from turret.data.manifest import BadRows, Manifest, Removed
+from turret.data.manifest import BadRows, DataManifest, Removed
 from turret.data.object_stores import Place, local_copies
 from turret.data.prepared import LOOSE, PreparedData
 from turret.data.preparing.prepare import (
@@ -152,7 +152,7 @@ def _histories_of_both(
     return replace(histories, removed=tuple(record for record in removed if record.events))
 
 
-def _size(manifest: Manifest) -> int:
+def _size(manifest: DataManifest) -> int:
     return manifest.counts.events + (manifest.negatives or 0)
 
 
@@ -222,7 +222,7 @@ def _refuse(old: PreparedData, before: PrepareConfig, overrides: Mapping[str, ob
 
 
 def _columns(
-    manifest: Manifest, overrides: Mapping[str, object], config: PrepareConfig, source: Source
+    manifest: DataManifest, overrides: Mapping[str, object], config: PrepareConfig, source: Source
 ) -> ColumnSettings:
     """Return column settings: the given names, else the names of the first log that the new log has.
 
@@ -254,7 +254,7 @@ def _columns(
     return config.columns.model_copy(update=changed)
 
 
-def _manifest(old: Manifest, new: Manifest) -> Manifest:
+def _manifest(old: DataManifest, new: DataManifest) -> DataManifest:
     """Return the manifest of both logs together; columns and settings are those of the first log."""
     counts, removed, bad = Counter[str](), Counter[str](), dict[str, BadRows]()
     for rows in (*old.bad_rows, *new.bad_rows):

@@ -46,8 +46,8 @@ from turret.data.manifest import (
     BadRows,
     Columns,
     Counts,
+    DataManifest,
     FeatureSummary,
-    Manifest,
     Removed,
     Time,
     fingerprint,
@@ -328,7 +328,7 @@ def complete(
     )
     sources = hash_all(ingested.source.files)
     files = hash_files(folder)
-    manifest = Manifest(
+    manifest = DataManifest(
         counts=Counts(events=len(histories), users=len(histories.users), items=len(histories.items)),
         columns=columns if config.queries is None else columns.model_copy(update={"time": None}),
         settings=json.loads(text_without_credentials(config.model_dump_json())),

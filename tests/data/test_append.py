@@ -14,7 +14,7 @@ import pytest
 from tests.data.conftest import prepare_as
 from turret.data.errors import ConfigurationError, DataError
 from turret.data.files import locked
-from turret.data.manifest import Manifest
+from turret.data.manifest import DataManifest
 from turret.data.prepared import PreparedData
 from turret.data.preparing.append import append
 from turret.data.progress import LOGGER
@@ -156,7 +156,7 @@ def test_columns_of_other_names_are_found_or_named(tmp_path: Path) -> None:
         append(tmp_path / "other.csv", tmp_path / "grown")
     named = {"columns.user": "w", "columns.item": "s", "columns.time": "t"}
     assert append(tmp_path / "other.csv", tmp_path / "grown", named).new == 0
-    manifest = Manifest.load(tmp_path / "grown")
+    manifest = DataManifest.load(tmp_path / "grown")
     assert (manifest.columns.user, manifest.counts.events) == ("who", 3)
     assert len(manifest.sources) == 4
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.data.conftest import Prepare, prepare_as
 from turret.data.errors import DataError
-from turret.data.manifest import Manifest
+from turret.data.manifest import DataManifest
 from turret.data.prepared import Part, PreparedData, look_up
 
 EVENTS = """user_id,item_id,timestamp
@@ -68,7 +68,7 @@ def test_a_truncated_or_missing_file_is_noticed_when_opening(opened: PreparedDat
 def test_a_manifest_that_can_not_be_read_is_refused(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text('{"format_version": 2}')
     with pytest.raises(DataError, match=r"can't read .*manifest\.json \(format_version: .* 1\); prepare"):
-        Manifest.load(tmp_path)
+        DataManifest.load(tmp_path)
 
 
 FIVE_USERS = "user,item,time\n" + "".join(
