@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -291,13 +291,7 @@ def _read_rows(
                 f"column {entries.id_column!r} of {entries.path} holds the ids of the {role}s, which say "
                 f"nothing about other {role}s, so it can't be a feature; leave it out"
             )
-        # Only users of a log can be missing in their file, and strangers always are.
-        people = len(ids) - sum(user.startswith(STRANGER) for user in ids if role == "user")
-        if (absent := people - int(entries.ids.is_in(ids).sum())) > 0:
-            notes.append(
-                f"{entries.path.name}: {absent:,} of {counted(people, role)} of the log are not in it, and "
-                f"have no features; its ids are such as {', '.join(map(repr, entries.ids.head(EXAMPLES)))}"
-            )
+        notes += _absent_note(entries, ids, role)
         keys = as_keys(entries.ids, pl.Int64() if vocabulary.kind == "integer" else pl.String())
         cold = [key for key in keys.sort() if vocabulary.row(key) is None] if role == "item" else []
         ids += map(str, cold)
@@ -329,6 +323,17 @@ def _read_rows(
             return replace(rows, cold=[]), notes
         notes[-1] += "; a model whose item tower reads features recommends them, others leave them out"
     return rows, notes
+
+
+def _absent_note(entries: EntityTable, ids: Sequence[str], role: Role) -> Iterator[str]:
+    """A sentence on the items or users of the log that are not in their file, if there are some."""
+    # Only users of a log can be missing in their file, and strangers always are.
+    people = len(ids) - sum(user.startswith(STRANGER) for user in ids if role == "user")
+    if (absent := people - int(entries.ids.is_in(ids).sum())) > 0:
+        yield (
+            f"{entries.path.name}: {absent:,} of {counted(people, role)} of the log are not in it, and "
+            f"have no features; its ids are such as {', '.join(map(repr, entries.ids.head(EXAMPLES)))}"
+        )
 
 
 def _shared_grams(items: _Rows, queries: Sequence[str]) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Evaluations, comparisons of runs and trainings of several seeds as text."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from turret.data.text import (
@@ -187,21 +187,7 @@ def comparison_table(report: Report, metric: str) -> str:
         parts.append(f"{number}: {run['run']}{seeds}")
         if run["baseline"]:
             parts.append(f"   {run['baseline']['sentence']}")
-    measured = report["runs"][0]["metrics"]
-    slots = [name for slot in SLOTS if (name := slot_metric(slot, metric)) in measured]
-    if slots:
-        in_slots = [(name, *(_with_difference(run, name) for run in runs.values())) for name in slots]
-        title = "used items (again) and others (new), and the difference from 1"
-        parts.append(text_table(("slot", *runs), in_slots, title, _shares(report)))
-    if report["slices"]:
-        slices = [
-            (name, f"{group['users']:,}", *(_with_difference(run, metric) for run in group["runs"]))
-            for name, group in report["slices"].items()
-            if metric in group["runs"][0]["metrics"]  # unlike the AUC of users without negatives
-        ]
-        parts.append(
-            text_table(("slice", "users", *runs), slices, f"slices: {metric}, and the difference from 1")
-        )
+    parts += _parts_of_users(report, runs, metric)
     parts.append(_settings_that_differ(report["settings"], [*runs]))
     if not report["same_data"]:
         parts.append(
@@ -209,6 +195,23 @@ def comparison_table(report: Report, metric: str) -> str:
             "over the users that all evaluations have."
         )
     return "\n".join(parts)
+
+
+def _parts_of_users(report: Report, runs: Mapping[str, Report], metric: str) -> Iterator[str]:
+    """A table of the two halves of the answers, and a table of the slices, where the report has them."""
+    measured = report["runs"][0]["metrics"]
+    slots = [name for slot in SLOTS if (name := slot_metric(slot, metric)) in measured]
+    if slots:
+        in_slots = [(name, *(_with_difference(run, name) for run in runs.values())) for name in slots]
+        title = "used items (again) and others (new), and the difference from 1"
+        yield text_table(("slot", *runs), in_slots, title, _shares(report))
+    if report["slices"]:
+        slices = [
+            (name, f"{group['users']:,}", *(_with_difference(run, metric) for run in group["runs"]))
+            for name, group in report["slices"].items()
+            if metric in group["runs"][0]["metrics"]  # unlike the AUC of users without negatives
+        ]
+        yield text_table(("slice", "users", *runs), slices, f"slices: {metric}, and the difference from 1")
 
 
 def _settings_that_differ(settings: Mapping[str, Sequence[object]], runs: Sequence[str]) -> str:

@@ -63,20 +63,19 @@ def activate(
     `TURRET_ADMIN_KEY`, or from `admin.key` among the bundles (or where `TURRET_ADMIN_KEY_FILE` says).
     Without it, only the folder's pointer moves, and the next service that starts reads it. The gate is the
     same: files, memory, golden queries, recall, the recorded metric, and the overlap of the answers with
-    those of the current version. A version that was never evaluated, or whose recorded metric is more than a
-    fifth below that of the live one, needs `--force`.
+    those of the current version. A version with no metric, or a fifth below the live one's, needs `--force`.
 
     With `--not-worse-than live` both versions also rank the events of `--data` that neither was trained on,
     on the first day those of the test part. The new one is activated if the 95 % interval of the difference
-    excludes a loss of more than `--margin`.
-    Exit statuses: 0 activated, 1 an error or refused by the gate, 3 worse, 4 too few users to tell.
+    excludes a loss of more than `--margin`. Exit statuses: 0 activated, 1 an error or refused by the gate,
+    3 worse, 4 too few users to tell.
 
     Example: `turret activate spring --not-worse-than live --data var/prepared`
     """
     from turret.activation.live import activate_version
 
-    options = {"metric": metric, "margin": margin, "data": data}
-    comparison_options: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    options: dict[str, Any] = {"metric": metric, "margin": margin, "data": data}
+    comparison_options = {name: value for name, value in options.items() if value is not None}
     if not_worse_than is not None:
         print(_compared(version, not_worse_than, bundles, url, **comparison_options), flush=True)
     elif comparison_options:

@@ -190,9 +190,8 @@ def _portion(
     data: PreparedData, negatives: GivenNegatives, users: Rows, newest: int, oldest: int, now: int
 ) -> Iterator[list[Event]]:
     """Yield the kept events of each of the `users` (rows [U]); users without a kept event are left out."""
-    starts = np.asarray(data.offsets[users])
-    lengths = data.offsets[users + 1] - starts
-    positions = ranges(starts, lengths)
+    lengths = data.offsets[users + 1] - data.offsets[users]
+    positions = ranges(np.asarray(data.offsets[users]), lengths)
     owners = np.repeat(np.arange(len(users), dtype=np.int32), lengths)
     times = np.asarray(data.times[positions])
     if data.manifest.split.kind == "files":  # in others the parts of a history follow in time
@@ -210,7 +209,7 @@ def _portion(
         # A negative code, such as -1, counts from the end.
         names = [*read_kinds(data.manifest.kinds), *reversed(negative_kinds(data.manifest.kinds))]
         codes = data.kinds[positions].astype(np.int64)
-    first, end = np.searchsorted(negatives.owners, users), np.searchsorted(negatives.owners, users, "right")
+    first, end = (np.searchsorted(negatives.owners, users, side) for side in ("left", "right"))
     if (end > first).any():
         negative_rows = ranges(first, end - first)
         # At the same time, an item is returned before another one is bought.
