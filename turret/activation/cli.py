@@ -41,10 +41,7 @@ def activate(
     ] = None,
     metric: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME@K",
-            help="With --not-worse-than: a metric of turret evaluate, as 'new recall@20' or auc (ndcg@10).",
-        ),
+        typer.Option(metavar="NAME@K", help="With --not-worse-than: as 'new recall@20' or auc (ndcg@10)."),
     ] = None,
     margin: Annotated[
         float | None,
