@@ -90,16 +90,17 @@ def _serve(pipe: Connection, setting: Setting, rank: int, size: int, threads: in
 
     from benchmarks.training_sides import endless, trainer_of
     from turret.data.prepared import PreparedData
-    from turret.training.distributed import join_world
+    from turret.training.distributed import join_world, joined
 
     torch.set_num_threads(threads)
     world = join_world()
     changes = [*setting.changes, f"training.batch_size={setting.batch}"]
     data = PreparedData.open(setting.data)
-    trainer = trainer_of(data, setting.folder, setting.experiment, changes, world)
-    batches = endless(trainer)
-    while steps := pipe.recv():
-        pipe.send(_turn(trainer, islice(batches, steps)))
+    with joined(world):
+        trainer = trainer_of(data, setting.folder, setting.experiment, changes)
+        batches = endless(trainer)
+        while steps := pipe.recv():
+            pipe.send(_turn(trainer, islice(batches, steps)))
     world.close()
 
 

@@ -18,7 +18,6 @@ from benchmarks.peers.contestants import HIDDEN, HISTORY_LENGTH, NEGATIVES, SAMP
 from turret.data.prepared import PreparedData
 from turret.training.batches.batches import Batch
 from turret.training.config.experiment import load_experiment
-from turret.training.distributed import ALONE, World
 from turret.training.loop.trainer import Trainer
 from turret.training.randomness import stream
 from turret.training.run import Run
@@ -61,13 +60,11 @@ def training(data: PreparedData, folder: Path, experiment: str, changes: list[st
     return run
 
 
-def trainer_of(
-    data: PreparedData, folder: Path, experiment: str, changes: Sequence[str], world: World = ALONE
-) -> Trainer:
+def trainer_of(data: PreparedData, folder: Path, experiment: str, changes: Sequence[str]) -> Trainer:
     """A silent trainer on the CPU whose model is about to train."""
     settings = load_experiment(experiment, [*changes, "training.device='cpu'"])
     run = Run(folder, settings, data.folder, data.fingerprint)
-    trainer = Trainer(run, data, report=lambda line: None, world=world)
+    trainer = Trainer(run, data, report=lambda line: None)
     trainer.model.train()
     return trainer
 

@@ -26,7 +26,7 @@ from turret.training.comparison.compare import (
     training_summary,
 )
 from turret.training.config.experiment import with_settings
-from turret.training.distributed import join_world, process_count
+from turret.training.distributed import join_world, joined, process_count
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import EvaluatedPart
 from turret.training.evaluation.table import comparison_table, metrics_table, seeds_table, verdict_text
@@ -107,7 +107,8 @@ def _train_one(begin: Callable[[], tuple[Run, PreparedData]], go: Callable[..., 
         )
         with world.naming_losses(remedy), naming_lack_of_memory(too_large_training(world.size)):
             run, prepared = begin()
-            progress = go(run, prepared, world=world)
+            with joined(world):
+                progress = go(run, prepared)
     finally:
         world.close()
     if not world.leads:

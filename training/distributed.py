@@ -177,7 +177,23 @@ class World:
             ) from None
 
 
-ALONE = World()
+_joined = World()  # of this process: those that it trains with
+
+
+def current_world() -> World:
+    """The processes of this training: a process is alone, except within `joined`."""
+    return _joined
+
+
+@contextmanager
+def joined(world: World) -> Iterator[World]:
+    """Train with the processes of `world` within the block."""
+    global _joined
+    before, _joined = _joined, world
+    try:
+        yield world
+    finally:
+        _joined = before
 
 
 class _Gathered(torch.autograd.Function):
@@ -232,15 +248,14 @@ def _first_line(error: BaseException) -> str:
     return line.partition(". ")[0][:200]
 
 
-def backward(
-    out: StepLoss, examples: int, parameters: Sequence[nn.Parameter], world: World
-) -> tuple[float, int, int]:
+def backward(out: StepLoss, examples: int, parameters: Sequence[nn.Parameter]) -> tuple[float, int, int]:
     """Compute the gradients of the whole batch; return its loss, examples and masked candidates.
 
     Each process has the mean over its own examples: the means times their weights are summed, and divided by
     the weight of all. For a table with sparse gradients, which is updated by row, the rows of the batch alone
     are sent.
     """
+    world = current_world()
     if world.size == 1:
         torch.autograd.backward(out.loss)
         return float(out.loss.detach()), examples, int(out.masked)

@@ -11,7 +11,7 @@ from turret.tower.layers.packed import gather_rows
 from turret.tower.towers.model import TwoTowers
 from turret.training.batches.batches import Batch, PreparedStatistics, negative_count
 from turret.training.config.experiment import ExperimentConfig
-from turret.training.distributed import ALONE, World
+from turret.training.distributed import current_world
 from turret.training.errors import TrainingError
 from turret.training.objectives.contract import Examples, ItemEncoder, Objective, SeenItems, StepLoss
 from turret.training.objectives.sampled import PairsObjective
@@ -53,9 +53,7 @@ def _check_negatives(candidates: str, data: PreparedData) -> None:
         )
 
 
-def model_loss(
-    objective: Objective, model: TwoTowers, batch: Batch, random: np.random.Generator, world: World = ALONE
-) -> StepLoss:
+def model_loss(objective: Objective, model: TwoTowers, batch: Batch, random: np.random.Generator) -> StepLoss:
     """The loss of a batch; candidates are drawn with `random`.
 
     With several processes, `batch` is the part of this one; candidates from the batch come from all parts.
@@ -80,10 +78,10 @@ def model_loss(
         weights=batch.weights,
         last_items=histories.rows[histories.ends - 1] if len(histories.rows) else None,
         groups=groups,
-        seen=seen_items(batch, world) if objective.mask_seen else None,
+        seen=seen_items(batch) if objective.mask_seen else None,
         negatives=batch.negatives,
         negative_weights=batch.negative_weights,
-        gathered=_gathered(objective, batch, positives, world),
+        gathered=_gathered(objective, batch, positives),
     )
     loss: StepLoss = objective(examples, random)
     return loss
@@ -106,8 +104,9 @@ class _Catalog:
         return self.vectors
 
 
-def _gathered(objective: Objective, batch: Batch, vectors: Tensor, world: World) -> GatheredBatch | None:
+def _gathered(objective: Objective, batch: Batch, vectors: Tensor) -> GatheredBatch | None:
     """The positives of all processes with their `vectors`; None in a single process, or if unused."""
+    world = current_world()
     if world.size == 1 or objective.sampler is None or not objective.sampler.draws_batch:
         return None
     positives, vectors = batch.targets[: batch.size], vectors[: batch.size]
@@ -120,7 +119,7 @@ def _gathered(objective: Objective, batch: Batch, vectors: Tensor, world: World)
     )
 
 
-def seen_items(batch: Batch, world: World = ALONE) -> SeenItems:
+def seen_items(batch: Batch) -> SeenItems:
     """The items of each example's user, as far as the batch (of all processes) reads or predicts them.
 
     For queries whose items share an answer, these are the items of that answer.
@@ -129,4 +128,5 @@ def seen_items(batch: Batch, world: World = ALONE) -> SeenItems:
     groups = histories.users if batch.groups is None else batch.groups
     users = torch.cat([batch.owners, groups])
     rows = torch.cat([histories.rows, batch.targets])
+    world = current_world()
     return SeenItems.of(world.gathered(users), world.gathered(rows), groups)

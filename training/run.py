@@ -25,7 +25,7 @@ from turret.tower.towers.query import QueryConfig
 from turret.training.baselines.registry import chosen_baselines
 from turret.training.checkpoint import Progress, load_parameters, load_progress
 from turret.training.config.experiment import ExperimentConfig, write_experiment
-from turret.training.distributed import World, process_count
+from turret.training.distributed import current_world, process_count
 from turret.training.errors import TrainingError, naming_damage
 from turret.training.evaluation.evaluation import TOWERS, EvaluatedPart, evaluate_rankers
 from turret.training.evaluation.ranking import CatalogScores, ScoresOf, tower_scores
@@ -281,13 +281,14 @@ def replace_json(path: Path, content: dict[str, Any]) -> str:
     return text
 
 
-def check_same_run(world: World, run: Run) -> None:
+def check_same_run(run: Run) -> None:
     """Raise TrainingError unless all processes of torchrun train `run`, with one release, data and settings.
 
     Each machine may have its own copy: where only the order of the items differs, training would go on, and
     make one vector of two items. A script that does not join the others would train the run once in each
     process.
     """
+    world = current_world()
     if world.size < process_count():
         raise TrainingError(
             f"torchrun has started {process_count()} processes, and each would train {run.folder} alone; "

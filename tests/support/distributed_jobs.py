@@ -17,7 +17,7 @@ from torch._C._distributed_c10d import FileStore
 
 from turret.data.prepared import PreparedData
 from turret.training.config.experiment import ExperimentConfig
-from turret.training.distributed import World
+from turret.training.distributed import World, joined
 from turret.training.loop import optimiser
 from turret.training.loop.train import train
 from turret.training.loop.trainer import Trainer
@@ -49,13 +49,13 @@ class Step:
     state: Arrays
 
 
-def trainer_of(world: World, data: Path, folder: Path, scenario: Scenario) -> Trainer:
+def trainer_of(data: Path, folder: Path, scenario: Scenario) -> Trainer:
     """A trainer of the scenario."""
     optimiser.LARGE = scenario.lazy_from
     experiment = ExperimentConfig.model_validate(scenario.experiment)
     prepared = PreparedData.open(data)
     run = Run(folder, experiment, prepared.folder, prepared.fingerprint)
-    return Trainer(run, prepared, report=lambda line: None, world=world)
+    return Trainer(run, prepared, report=lambda line: None)
 
 
 def next_step(trainer: Trainer) -> Step:
@@ -76,17 +76,17 @@ def next_step(trainer: Trainer) -> Step:
     )
 
 
-def first_steps(world: World, data: Path, folder: Path, scenarios: dict[str, Scenario]) -> dict[str, Step]:
+def first_steps(data: Path, folder: Path, scenarios: dict[str, Scenario]) -> dict[str, Step]:
     """The first step of each scenario."""
-    return {name: next_step(trainer_of(world, data, folder, one)) for name, one in scenarios.items()}
+    return {name: next_step(trainer_of(data, folder, one)) for name, one in scenarios.items()}
 
 
-def saved(world: World, data: Path, folder: Path, scenario: Scenario) -> Step:
+def saved(data: Path, folder: Path, scenario: Scenario) -> Step:
     """Make two steps, write a checkpoint with a best model, and return the third step."""
-    trainer = trainer_of(world, data, folder, scenario)
-    if world.leads:
+    trainer = trainer_of(data, folder, scenario)
+    if trainer.world.leads:
         trainer.run.write()
-    world.wait()
+    trainer.world.wait()
     next_step(trainer)
     trainer._save_best()
     next_step(trainer)
@@ -94,17 +94,17 @@ def saved(world: World, data: Path, folder: Path, scenario: Scenario) -> Step:
     return next_step(trainer)
 
 
-def resumed(world: World, data: Path, folder: Path, scenario: Scenario) -> tuple[Step, Arrays]:
+def resumed(data: Path, folder: Path, scenario: Scenario) -> tuple[Step, Arrays]:
     """Resume the checkpoint in `folder`, and return the next step and the best model."""
-    trainer = trainer_of(world, data, folder, scenario)
+    trainer = trainer_of(data, folder, scenario)
     trainer.resume()
     return next_step(trainer), {name: _array(one) for name, one in trainer.best.items()}
 
 
-def trained(world: World, data: Path, folder: Path, scenario: Scenario) -> list[list[float]]:
+def trained(data: Path, folder: Path, scenario: Scenario) -> list[list[float]]:
     """Train to the end: the epochs and values of the validation metric."""
-    trainer = trainer_of(world, data, folder, scenario)
-    return train(trainer.run, trainer.data, report=lambda line: None, world=world).validated
+    trainer = trainer_of(data, folder, scenario)
+    return train(trainer.run, trainer.data, report=lambda line: None).validated
 
 
 def _array(tensor: Any) -> NDArray[np.float32]:
@@ -220,7 +220,8 @@ def _answer(rank: int, meeting: Path, job: Job) -> Any:
     store = FileStore(str(meeting), job.size)
     distributed.init_process_group("gloo", store=store, rank=rank, world_size=job.size)
     world = World(distributed.new_group())
-    answer = job.function(world, *job.arguments)
+    with joined(world):
+        answer = job.function(*job.arguments)
     world.wait()
     world.close()
     return answer

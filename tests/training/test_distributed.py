@@ -36,7 +36,7 @@ from tests.support.until import until
 from turret.data.prepared import PreparedData
 from turret.training.checkpoint import load_progress
 from turret.training.config.experiment import ExperimentConfig
-from turret.training.distributed import World, check_parts
+from turret.training.distributed import World, check_parts, joined
 from turret.training.errors import TrainingError
 from turret.training.loop import optimiser
 from turret.training.loop.train import train
@@ -50,7 +50,7 @@ def steps(shop: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> dict[
     """The first step of each scenario, by the number of processes and by rank."""
     folder = tmp_path_factory.mktemp("steps")
     large = optimiser.LARGE
-    alone = first_steps(World(), shop.folder, folder, STEPS)
+    alone = first_steps(shop.folder, folder, STEPS)
     optimiser.LARGE = large
     (together,) = in_processes([Job(2, first_steps, (shop.folder, folder, STEPS))], folder)
     return {1: [alone], 2: together}
@@ -83,7 +83,8 @@ class Recording(World):
 
 def sent_for(run: Run) -> Tensor:
     world = Recording()
-    check_same_run(world, run)
+    with joined(world):
+        check_same_run(run)
     return world.rows
 
 
@@ -95,14 +96,16 @@ def sent_for(run: Run) -> Tensor:
     ],
 )
 def test_a_process_that_trains_another_run_is_refused(other: Run, name: str) -> None:
-    with pytest.raises(TrainingError, match=rf"^process 1 of 2 has another {name} than process 0;"):
-        check_same_run(Recording(sent_for(other)), RUN)
+    refused = pytest.raises(TrainingError, match=rf"^process 1 of 2 has another {name} than process 0;")
+    with refused, joined(Recording(sent_for(other))):
+        check_same_run(RUN)
 
 
 def test_the_same_run_may_lie_elsewhere() -> None:
     """Machines may mount it at other paths."""
-    check_same_run(Recording(sent_for(replace(RUN, folder=Path("other"), data_folder=Path("x")))), RUN)
-    check_same_run(World(), RUN)
+    with joined(Recording(sent_for(replace(RUN, folder=Path("other"), data_folder=Path("x"))))):
+        check_same_run(RUN)
+    check_same_run(RUN)
 
 
 @pytest.mark.parametrize(
@@ -158,12 +161,12 @@ def answers(shop: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> Ans
         ("trained by row", 2): (jobs.trained, folder / "trained by row", trained_by_row),
     }
     large = optimiser.LARGE
-    of: dict[tuple[str, int], list[Any]] = {("saved whole", 1): [jobs.saved(World(), data, whole, BY_ROW)]}
+    of: dict[tuple[str, int], list[Any]] = {("saved whole", 1): [jobs.saved(data, whole, BY_ROW)]}
     meetings = tmp_path_factory.mktemp("meetings")
     wanted = [Job(size, job, (data, *arguments)) for (_, size), (job, *arguments) in named.items()]
     of |= dict(zip(named, in_processes(wanted, meetings), strict=True))
-    of["resumed", 1] = [jobs.resumed(World(), data, features, FEATURES_OF_ITEMS)]
-    of["resumed by row", 1] = [jobs.resumed(World(), data, by_row, BY_ROW)]
+    of["resumed", 1] = [jobs.resumed(data, features, FEATURES_OF_ITEMS)]
+    of["resumed by row", 1] = [jobs.resumed(data, by_row, BY_ROW)]
     optimiser.LARGE = large
     return Answers(folder, of)
 

@@ -9,7 +9,7 @@ from turret.data.progress import counted
 from turret.tower.slots import with_slots
 from turret.training.checkpoint import Progress, save_tensors
 from turret.training.config.experiment import with_settings
-from turret.training.distributed import ALONE, World
+from turret.training.distributed import current_world
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import Relevant, means_of, slot_sets, values_of
 from turret.training.evaluation.metrics import Values
@@ -45,7 +45,6 @@ def train(
     report: Report = print,
     observe: Observe | None = None,
     loggers: Sequence[str] = (),
-    world: World = ALONE,
 ) -> Progress:
     """Train `run` on `data`, from the start or from its checkpoint; `observe` may end it at an evaluation.
 
@@ -58,11 +57,12 @@ def train(
             does not fit the data, a logger does not exist or is not installed, or as `check_same_run`.
     """
     check_loggers(loggers)
-    check_same_run(world, run)
+    check_same_run(run)
+    world = current_world()
     is_begun = resume and world.agreed((run.folder / CHECKPOINT).is_file())
     if not (resume or overwrite):
         check_no_run(run.folder)
-    trainer = Trainer(run, data, report, observe, world)
+    trainer = Trainer(run, data, report, observe)
     if trainer.users is None:
         trainer.report("The data has no validation part: all epochs are run and the last model is kept.")
     world.wait()
@@ -76,7 +76,7 @@ def train(
     if world.leads and wants_repeats(run.experiment, data):
         _add_repeats(run, data, users, report)
     if world.agreed(run.lacks_refit()) and not world.agreed(run.is_refitted()):
-        _refit(run, data, progress.best_epoch, report, world)
+        _refit(run, data, progress.best_epoch, report)
     if world.leads:
         shutil.rmtree(run.folder / REFIT, ignore_errors=True)
         return replace(progress, best=run.best().get(run.experiment.training.metric))
@@ -126,7 +126,7 @@ def _has_refit(trainer: Trainer) -> bool:
     return True
 
 
-def _refit(run: Run, data: PreparedData, epochs: int, report: Report, world: World) -> None:
+def _refit(run: Run, data: PreparedData, epochs: int, report: Report) -> None:
     """Train anew on the training and validation parts for the epochs that validation chose.
 
     Until it has ended, the refit is a run in its own folder, and is resumed as one. There is no refit where
@@ -136,8 +136,9 @@ def _refit(run: Run, data: PreparedData, epochs: int, report: Report, world: Wor
         return
     experiment = with_settings(run.experiment, {"training.epochs": epochs})
     again = replace(run, folder=run.folder / REFIT, experiment=experiment)
+    world = current_world()
     is_begun = world.agreed((again.folder / CHECKPOINT).is_file())
-    trainer = Trainer(again, with_validation(data), report, world=world)
+    trainer = Trainer(again, with_validation(data), report)
     trainer.report(
         f"Refit on the training and validation parts, for {counted(epochs, 'epoch')}, as the best model had."
     )

@@ -22,7 +22,7 @@ from turret.training.checkpoint import (
 )
 from turret.training.config.experiment import TrainingConfig, named_settings
 from turret.training.config.metric import AUC
-from turret.training.distributed import ALONE, World, backward, check_parts
+from turret.training.distributed import backward, check_parts, current_world
 from turret.training.errors import DivergenceError, TrainingError
 from turret.training.evaluation.evaluation import (
     Relevant,
@@ -74,10 +74,10 @@ class Trainer:
         data: PreparedData,
         report: Report = print,
         observe: Observe | None = None,
-        world: World = ALONE,
     ) -> None:
         experiment = run.experiment
-        self.run, self.data, self.observe, self.world = run, data, observe, world
+        self.run, self.data, self.observe = run, data, observe
+        self.world = world = current_world()
         self.report = report if world.leads else lambda line: None  # process 0 reports for all
         self.settings: TrainingConfig = experiment.training
         kind_spans(data, experiment.evaluation.exclude_seen)  # raises for unknown kinds
@@ -201,9 +201,9 @@ class Trainer:
         # own type (`objective.products`).
         is_mixed = self.device.type != "cpu" and settings.precision != "float32"
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=is_mixed):
-            out = model_loss(self.objective, self.model, batch, random, self.world)
+            out = model_loss(self.objective, self.model, batch, random)
         self.optimiser.zero_grad()
-        loss, examples, masked = backward(out, batch.size, self.optimiser.parameters, self.world)
+        loss, examples, masked = backward(out, batch.size, self.optimiser.parameters)
         if settings.gradient_clip:
             self.optimiser.clip(settings.gradient_clip)
         if loss != loss or abs(loss) == float("inf"):
