@@ -41,8 +41,8 @@ from turret.training.verdict.verdict import Finding, finding, verdict
 # Commands that name no data or no experiment take these.
 DATA, EXPERIMENT = Path("var/prepared"), "youtubednn"
 RUN, MODEL, CHECKPOINT = "run.json", "model.safetensors", "checkpoint.safetensors"
-# The folder of a refit that has not ended, and the model that it has made.
-REFIT, REFITTED = "refit", "refit.safetensors"
+# The folder of a refit that has not ended, the model that it has made, and the seconds that it took.
+REFIT, REFITTED, REFIT_COST = "refit", "refit.safetensors", "refit.json"
 METRICS, CHOSEN, REPEATS = "metrics.json", "experiment.toml", "repeats.json"
 PER_USER = {"validation": "users-validation.parquet", "test": "users-test.parquet"}
 SAMPLERS, SAMPLERS_PICTURE = "samplers.json", "samplers.png"
@@ -216,9 +216,16 @@ class Run:
         return report
 
     def progress(self) -> Progress | None:
-        """The progress of training that the checkpoint records; None without a checkpoint."""
-        path = self.folder / CHECKPOINT
-        return load_progress(path) if path.is_file() else None
+        """The progress that the checkpoint records, with a refit's seconds; None without a checkpoint."""
+        path, cost = self.folder / CHECKPOINT, self.folder / REFIT_COST
+        if not path.is_file():
+            return None
+        progress = load_progress(path)
+        if self.is_refitted() and cost.is_file():
+            with naming_damage(cost, "delete it"):
+                seconds = float(json.loads(cost.read_text(encoding="utf-8"))["seconds"])
+            progress = replace(progress, seconds=progress.seconds + seconds)
+        return progress
 
     def save_metrics(self, part: str, report: dict[str, Any]) -> None:
         """Store the evaluation report of one part, with the hash of its model, for the bundle's manifest."""
@@ -324,7 +331,7 @@ def remove_run(folder: Path) -> None:
     """Delete the files of a run, and no other files in its folder."""
     evaluated = (METRICS, *PER_USER.values(), SAMPLERS, SAMPLERS_PICTURE, REPORT_PAGE)
     records = (HISTORY, ENVIRONMENT, LOGGERS_FILE)
-    for name in (RUN, CHOSEN, MODEL, REFITTED, CHECKPOINT, REPEATS, *evaluated, *records):
+    for name in (RUN, CHOSEN, MODEL, REFITTED, REFIT_COST, CHECKPOINT, REPEATS, *evaluated, *records):
         (folder / name).unlink(missing_ok=True)
         remove_abandoned(folder / name)
     for name in (TENSORBOARD, WANDB, REFIT):

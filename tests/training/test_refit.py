@@ -1,5 +1,6 @@
 """A model that is trained again on the validation part: what it is, where there is none, and kills in it."""
 
+import json
 import shutil
 import signal
 import subprocess
@@ -23,7 +24,7 @@ from turret.training.config.experiment import ExperimentConfig, write_experiment
 from turret.training.evaluation.evaluation import TOWERS, EvaluatedPart, evaluate_rankers
 from turret.training.export.export import export, export_warnings
 from turret.training.loop.train import train
-from turret.training.run import MODEL, REFIT, REFITTED, Run
+from turret.training.run import MODEL, REFIT, REFIT_COST, REFITTED, Run
 
 STREAMING = {"loss": "sampled_softmax_corrected", "sampler": {"kind": "in_batch", "frequencies": "streaming"}}
 
@@ -90,6 +91,10 @@ def test_a_refit_is_the_training_of_both_parts(shop: PreparedData, tmp_path: Pat
     assert f"parts, for {epochs} epoch" in next(line for line in said if line.startswith("Refit on"))
     assert run.best() == {"ndcg@10": progress.best}
     assert not (run.folder / REFIT).exists()
+    cost, ended = json.loads((run.folder / REFIT_COST).read_text()), run.progress()
+    assert ended is not None
+    assert cost["seconds"] > 0
+    assert ended.seconds == pytest.approx(progress.seconds + cost["seconds"])
     splits = shop.splits.copy()
     splits[:, 0] = splits[:, 1]
     both = replace(shop, splits=splits)

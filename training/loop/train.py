@@ -19,6 +19,7 @@ from turret.training.records.loggers import DEFAULT, check_loggers, stored_logge
 from turret.training.run import (
     CHECKPOINT,
     REFIT,
+    REFIT_COST,
     REFITTED,
     REPEATS,
     Run,
@@ -146,8 +147,9 @@ def _refit(run: Run, data: PreparedData, epochs: int, report: Report) -> None:
         trainer.resume()
     else:
         _warm_start(trainer)
-    trainer.train(())
+    refitted = trainer.train(())
     if world.leads:
+        replace_json(run.folder / REFIT_COST, {"seconds": refitted.seconds})
         save_tensors(run.folder / REFITTED, trainer.best)
 
 
