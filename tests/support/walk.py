@@ -19,10 +19,13 @@ Stop = tuple[str, str]
 class Walk:
     """The functions of Turret in the order of their first calls, as file and qualified name.
 
-    Properties, methods with double underscores and functions without a name aren't among them, as a reader
-    doesn't look them up.
+    Attributes:
+        calls: all of them.
+        functions: those that a reader looks up: without properties, methods with double underscores, and
+            functions without a name.
     """
 
+    calls: list[Stop] = field(default_factory=list)
     functions: list[Stop] = field(default_factory=list)
 
     def __str__(self) -> str:
@@ -62,10 +65,13 @@ def walked() -> Iterator[Walk]:
         if event == "call" and code not in known:
             known.add(code)
             file = Path(code.co_filename)
-            if file.is_relative_to(ROOT / "turret") and _is_looked_up(frame):
+            if file.is_relative_to(ROOT / "turret"):
                 _, *parts = file.relative_to(ROOT).parts
                 prefix = [] if parts[0] in _LINKED else ["turret"]
-                walk.functions.append(("/".join([*prefix, *parts]), code.co_qualname))
+                stop = "/".join([*prefix, *parts]), code.co_qualname
+                walk.calls.append(stop)
+                if _is_looked_up(frame):
+                    walk.functions.append(stop)
 
     threading.setprofile(note)
     sys.setprofile(note)

@@ -1,22 +1,16 @@
 """CONTRIBUTING.md lists the functions from a CSV to a gradient: each is called, in that order."""
 
 import re
-import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 
 from tests.support.places import ROOT
+from tests.support.walk import Stop, walked
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 from turret.training.config.experiment import load_experiment
 from turret.training.loop.trainer import Trainer
 from turret.training.run import Run
-
-Stop = tuple[str, str]
 
 
 def listed() -> list[Stop]:
@@ -29,36 +23,12 @@ def listed() -> list[Stop]:
     return stops
 
 
-@contextmanager
-def noting(called: list[Stop]) -> Iterator[None]:
-    """Note each function of Turret when it is called for the first time, in all threads."""
-    known: set[object] = set()
-
-    def note(frame: FrameType, event: str, _: object) -> None:
-        code = frame.f_code
-        if event == "call" and code not in known:
-            known.add(code)
-            file = Path(code.co_filename)
-            if file.is_relative_to(ROOT):
-                parts = [part for part in file.relative_to(ROOT).parts if part != "turret"]
-                called.append(("/".join(parts), code.co_qualname))
-
-    threading.setprofile(note)
-    sys.setprofile(note)
-    try:
-        yield
-    finally:
-        sys.setprofile(None)
-        threading.setprofile(None)
-
-
 def test_a_history_takes_the_listed_path(tmp_path: Path) -> None:
     rows = [
         f"u{user},i{(user * 3 + step) % 12},{1_700_000_000 + step}" for user in range(30) for step in range(8)
     ]
     (tmp_path / "events.csv").write_text("\n".join(["user_id,item_id,timestamp", *rows]) + "\n")
-    called: list[Stop] = []
-    with noting(called):
+    with walked() as walk:
         prepare(PrepareConfig.model_validate({"source": tmp_path / "events.csv"}), tmp_path / "prepared")
         data = PreparedData.open(tmp_path / "prepared")
         experiment = load_experiment("youtubednn", ["training.device=cpu", "training.epochs=1"])
@@ -67,6 +37,6 @@ def test_a_history_takes_the_listed_path(tmp_path: Path) -> None:
         Trainer(run, data, report=lambda line: None).train()
     stops = listed()
     assert len(stops) > 30
-    assert [stop for stop in stops if stop not in called] == []
-    places = [called.index(stop) for stop in stops]
+    assert [stop for stop in stops if stop not in walk.calls] == []
+    places = [walk.calls.index(stop) for stop in stops]
     assert [stops[n] for n in range(1, len(stops)) if places[n] < places[n - 1]] == []
