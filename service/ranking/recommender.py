@@ -13,14 +13,22 @@ from turret.service.observing.quality import AnswerRecord
 from turret.service.overlay.fresh import FreshItems
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.ranking.answers import Answer, ids_of
-from turret.service.ranking.batches import MicroBatcher, RecordAnswers, Stages, recommend, recommend_timed
+from turret.service.ranking.batches import (
+    LOOP_SECONDS,
+    MicroBatcher,
+    RecordAnswers,
+    Stages,
+    latency_of,
+    recommend,
+    recommend_timed,
+)
 from turret.service.ranking.item_view import item_status
 from turret.service.ranking.query import Query, QueryReader, at_position
 from turret.service.request_record import RequestRecord
 from turret.service.schemas.fields import read_cursor
 from turret.service.schemas.requests import RecommendRequest, SimilarRequest
 from turret.service.stores.contract import now_ms
-from turret.service.versions.holder import LOOP_SECONDS, LoadedModel, ModelHolder
+from turret.service.versions.holder import LoadedModel, ModelHolder
 from turret.tower.bundle.golden import overlap_between
 
 _WAITING_THREADS = 16
@@ -204,7 +212,7 @@ class Recommender:
 def _is_long(model: LoadedModel, fresh: FreshItems, query: Query) -> bool:
     """Whether an answer may take too long for the event loop."""
     # The latency is processor time, which lacks the waits of a search in another process.
-    if model.bundle.manifest.index.is_remote or model.latency.seconds > LOOP_SECONDS or query.is_large:
+    if model.bundle.manifest.index.is_remote or latency_of(model).seconds > LOOP_SECONDS or query.is_large:
         return True
     if not query.request.filter and not query.rules:
         return False

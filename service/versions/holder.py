@@ -2,10 +2,9 @@
 
 import asyncio
 import logging
-import random
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -24,48 +23,9 @@ from turret.tower.retrieval import Retriever
 _log = logging.getLogger("turret.activation")
 
 
-# Processor time of an answer in the event loop. One of 27,000 items takes some .1 ms; an exact search of a
-# million, or a large user tower, takes more than this: those run in a thread.
-LOOP_SECONDS = 0.005
-# A batch may take longer: all of its requests wait anyway, and in a large one each takes less.
-_BATCH_SECONDS, _LARGEST_BATCH = 0.02, 16
-_WEIGHT = 0.1  # of each answer in the mean
-# Reading the clock of a thread is a system call, which can cost a tenth of an answer.
-_FIRST, _SHARE = 16, 1 / 32
-
-
-class LatencyEstimate:
-    """The moving average of the processor time that one version's answers take.
-
-    It decides what the event loop ranks, and how many answers at a time. Thread time counts, as on a busy
-    machine every answer seems slow.
-    """
-
-    __slots__ = ("_samples", "seconds")
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self._samples = 0
-
-    @property
-    def wants_sample(self) -> bool:
-        """Whether to time the next answer: the first ones, all while they are slow, else a share of them."""
-        return self._samples < _FIRST or self.seconds > LOOP_SECONDS or random.random() < _SHARE
-
-    def add(self, seconds: float) -> None:
-        """Add the processor time of an answer, from any thread."""
-        self._samples += 1
-        self.seconds += (seconds - self.seconds) * (_WEIGHT if self.seconds else 1.0)
-
-    @property
-    def batch_size(self) -> int:
-        """How many answers fit into one batch; one until the first is timed."""
-        return max(1, min(_LARGEST_BATCH, int(_BATCH_SECONDS / self.seconds))) if self.seconds else 1
-
-
 @dataclass(frozen=True)
 class LoadedModel:
-    """A bundle, its retriever, and the latency of its answers in this process.
+    """A bundle and its retriever.
 
     `since` is when it was loaded; `number` is that of its activation, 0 for a canary or a shadow.
     """
@@ -74,7 +34,6 @@ class LoadedModel:
     retriever: Retriever
     since: datetime
     number: int = 0
-    latency: LatencyEstimate = field(default_factory=LatencyEstimate, compare=False)
 
     @property
     def version(self) -> str:

@@ -22,7 +22,7 @@ from turret.service.http.app import create_app
 from turret.service.http.edge import Edge, request_id
 from turret.service.observing.logs import Logs
 from turret.service.observing.metrics import Metrics
-from turret.service.ranking.batches import recommend
+from turret.service.ranking.batches import latency_of, recommend
 from turret.service.schemas.fields import Cursor
 from turret.service.settings import Settings
 from turret.service.stores.contract import CHANGES_PAGE, Changes, Event, History, NewChange, Stores
@@ -277,7 +277,7 @@ def test_long_answers_are_ranked_beside_the_event_loop(
     app = create_app(settings)
     with TestClient(app) as client:
         recommended(client, history=[101], **body)
-        app.state.components.model_holder.live.latency.seconds = 1.0
+        latency_of(app.state.components.model_holder.live).seconds = 1.0
         recommended(client, history=[101], **body)
     assert threads == [is_beside, True]
 

@@ -20,7 +20,7 @@ from turret.service.observing.quality import AnswerRecord
 from turret.service.overlay.fresh import FreshItems
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.overlay.persistent import GrowingArray
-from turret.service.ranking.batches import MicroBatcher, recommend
+from turret.service.ranking.batches import MicroBatcher, latency_of, recommend
 from turret.service.ranking.item_view import ItemView
 from turret.service.ranking.query import NO_HISTORY, Query, QueryReader, make_query
 from turret.service.ranking.searching import (
@@ -302,7 +302,7 @@ def test_items_are_not_alike_for_being_popular(item_bias: bool, width: int) -> N
 @pytest.fixture
 def live(published: Path) -> LoadedModel:
     live = open_live(published, "v1")
-    live.latency.add(1e-4)
+    latency_of(live).add(1e-4)
     return live
 
 

@@ -164,7 +164,9 @@ class Encoder:
                 steps = self._steps(len(histories[indices[0]]))
                 inputs = self._inputs([histories[i] for i in pair], more, steps, [kinds[i] for i in pair])
                 vectors[indices] = self._session.run(inputs, (len(pair), vectors.shape[1]))[: len(indices)]
-        _check_finite(vectors, "user")
+        # A finite sum of squares has finite terms, and costs a third of testing each.
+        if not isfinite(np.vdot(vectors, vectors)):
+            _check_finite(vectors, "user")
         return vectors
 
     @cached_property
@@ -264,9 +266,6 @@ class Encoder:
 
 
 def _check_finite(vectors: Vectors, tower: str) -> None:
-    # A finite sum of squares has finite terms, and costs a third of testing each.
-    if len(vectors) == 1 and isfinite(np.vdot(vectors, vectors)):
-        return
     for i in np.flatnonzero(~np.isfinite(vectors).all(axis=1)):
         message = f"the {tower} tower gives no finite vector for these features; send more usual values"
         raise EncodingError(int(i), "features", None, message)
