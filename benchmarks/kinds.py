@@ -3,9 +3,10 @@
 Protocol: two logs. `shop` is generated (`turret data synth --messy`): purchases are the targets, views and
 carts signals, returns negatives, and nothing consumes, so that used items are ranked. `films` is a quarter of
 the users of MovieLens 1M: films of 4 and 5 stars are the targets, those of 3, and of 1 or 2, are two kinds of
-signals. The last target of each user is the test, the whole catalog is ranked, and NDCG@10 is by the towers
-alone and, where used items are ranked, with the repeat term, which reads kinds in either case. Each value is
-the mean of the seeds; differences are paired by user, with 95 % intervals.
+signals. The last target of each user is the test, and the whole catalog is ranked. NDCG@10 is by the towers
+alone among the items that are new to the user, which they learn (`new ndcg@10`), and with the repeat term
+among all, which reads kinds in either case. Each value is the mean of the seeds; differences are paired by
+user, with 95 % intervals.
 """
 
 from pathlib import Path
@@ -23,6 +24,7 @@ from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 from turret.data.synthetic.messy import MessyConfig
 from turret.data.synthetic.synthesis import synthesise
+from turret.tower.slots import slot_metric
 from turret.training.config.experiment import load_experiment
 from turret.training.evaluation.evaluation import TOWERS, evaluate_rankers
 from turret.training.evaluation.metrics import difference_interval
@@ -87,7 +89,7 @@ def values_of(data: PreparedData, kinds: bool, quick: bool, folder: Path) -> lis
 def _values(trained: Run, data: PreparedData, repeats: bool) -> NDArray[Any]:
     rankers = {TOWERS: lambda: trained.open_ranker(data, "test", repeats)}
     _, of_users = evaluate_rankers(rankers, data, "test", trained.experiment.evaluation)
-    return of_users.values[TOWERS][METRIC]
+    return of_users.values[TOWERS][METRIC if repeats else slot_metric("new", METRIC)]
 
 
 def measure(options: Options) -> dict[str, Any]:
@@ -99,6 +101,8 @@ def measure(options: Options) -> dict[str, Any]:
             data = log(options, folder)
             without, read = (values_of(data, on, options.quick, folder) for on in (False, True))
             for repeats, before, after in zip((False, True), without, read, strict=False):
+                has_target = ~np.isnan(before)  # of users whose targets are all used ones, no value is new
+                before, after = before[has_target], after[has_target]
                 low, high = difference_interval(after - before)
                 row: dict[str, Any] = {"log": log.__name__, "repeats": repeats, "users": len(before)}
                 row |= {"without": float(before.mean()), "with": float(after.mean())}
