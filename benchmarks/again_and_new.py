@@ -127,7 +127,7 @@ def measured(options: Options, name: str) -> dict[str, Any]:
         "items": report["items"],
         "picked": picked,
         "reasons": [reason["sentence"] for reason in choice["reasons"]],
-        **{half: _half(report, half, [*others]) for half in report.get("slots", ["new"])},
+        **{half: _half(report, half, [*others]) for half in report["slots"] or ["new"]},
     }
 
 
@@ -136,8 +136,9 @@ def _half(report: Mapping[str, Any], half: str, others: list[str]) -> dict[str, 
 
     Where used items are masked, all targets that count are new ones, and the report has no halves.
     """
-    share = report["slots"][half] if "slots" in report else {"users": report["users"], "share": 1.0}
-    metric = f"{half} ndcg@10" if "slots" in report else "ndcg@10"
+    share, metric = {"users": report["users"], "share": 1.0}, "ndcg@10"
+    if report["slots"]:
+        share, metric = report["slots"][half], f"{half} {metric}"
     rules = [rule for rule in HALVES[half] if rule in report]
     means = {name: report[name][metric] for name in (TOWERS, ONCE, *others, *rules)}
     rule = max(rules, key=lambda name: means[name]["mean"])
