@@ -202,7 +202,7 @@ class Activator:
         Also returns the stamps of its files from before the gate read them.
         """
         settings, stamps = self._settings, None
-        with suppress(BundleError):  # the gate says what is wrong
+        with suppress(BundleError):  # the gate names the fault
             stamps = await asyncio.to_thread(file_stamps, version_folder(self._root, version))
         report = await self._run_gate(
             GateRequest(

@@ -40,7 +40,7 @@ _MOST_CHANGES = 2**53  # that a folder can tell of; the next one has to be a Num
 _LOG_BYTES = 1_000_000  # that are read: some thousand activations
 _LONGEST_LINE = 64_000  # bytes; a line has some hundreds
 _PATIENCE = 60.0
-LOOK_SECONDS = 0.01  # between two looks at what another process or member has to do first
+LOOK_SECONDS = 0.01  # between two looks of a call that waits for another process or member
 _START_SECONDS, _START_PAUSE = 3.0, 0.2  # in which a Redis that is just starting has to answer
 _log = logging.getLogger("turret.activation")
 

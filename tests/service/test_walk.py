@@ -18,7 +18,7 @@ from turret.service.versions.gate_report import Check, GateReport, GateRequest
 
 
 class Wire(asyncio.Transport):
-    """The transport of a connection that keeps what is written."""
+    """The transport of a connection that keeps the written bytes."""
 
     def __init__(self) -> None:
         super().__init__({"peername": ("127.0.0.1", 1), "sockname": ("127.0.0.1", 8000)})
