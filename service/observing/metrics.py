@@ -91,7 +91,7 @@ class Metrics:
         self.events_stored = Counter("turret_events_stored", "Stored events", **base)
         _begin(self.refused, _REFUSALS)
         _begin(self.answers, SOURCES)
-        _begin(self.degraded, ("history", "events", "items", "engine"))
+        _begin(self.degraded, ("history", "events", "items", "engine", "rules"))
 
     def _declare_versions(
         self, base: dict[str, Any], livesum: dict[str, Any], livemax: dict[str, Any]

@@ -214,7 +214,7 @@ def _is_long(model: LoadedModel, fresh: FreshItems, query: Query) -> bool:
     # The latency is processor time, which lacks the waits of a search in another process.
     if model.bundle.manifest.index.is_remote or latency_of(model).seconds > LOOP_SECONDS or query.is_large:
         return True
-    if not query.request.filter and not query.rules:
+    if not query.request.filter and not query.request.boost and not query.rules:
         return False
     # The first answer to a filter compares it with every item.
     return len(model.bundle.vocabulary) + len(fresh) + len(fresh.replaced.by_row) > _LOOP_SCAN
