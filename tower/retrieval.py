@@ -11,7 +11,8 @@ from turret.tower.catalog.columns import Coded, grouped
 from turret.tower.catalog.masks import RowMask
 from turret.tower.format.manifest import Manifest
 from turret.tower.index.index import Index, ordered
-from turret.tower.index.planner import Plan, Planner
+from turret.tower.index.planner import Plan as Plan
+from turret.tower.index.planner import Planner
 from turret.tower.index.planner import Ranking as Ranking
 from turret.tower.inference.encoder import Encoder, Kinds
 from turret.tower.repeats import Bonus, ItemUse
@@ -62,7 +63,9 @@ def marginal_relevance(
 _STRONGEST = 60.0  # as an exponent: counts of 1e12 events times e^60 are numbers of 32 bits
 
 
-def boosted_counts(counts: NDArray[np.int64], boosts: NDArray[np.float32]) -> NDArray[np.float32]:
+def boosted_counts(
+    counts: NDArray[np.int64] | NDArray[np.float64], boosts: NDArray[np.float32]
+) -> NDArray[np.float32]:
     """The numbers of events [M] times e^boost, at most e^60: float32 [M].
 
     A boost adds to the logarithm of an item's probability by the softmax of the scores, so the probability by

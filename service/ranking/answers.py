@@ -21,7 +21,7 @@ Answer = dict[str, Any]  # serialised later; its items are JSON already
 def record_of(query: Query, ranking: Ranking, fresh: FreshItems) -> AnswerRecord:
     """The record of an answer for metrics, recall and drift."""
     rows, scores, plan = ranking
-    source = "popular" if plan.kind == "popularity" else "towers"
+    source = "towers" if plan.kind != "popularity" else "popular" if query.popular is None else "popular_now"
     if len(fresh) and len(rows) and rows.max() >= fresh.first_row:
         source = "fresh"
     vector = query.vector if query.is_plain and query.only is None else None
@@ -39,7 +39,7 @@ def answer_of(query: Query, ranking: Ranking, view: ItemView) -> Answer:
     """The answer, with the items of a ranking; a full answer in the order of the scores has a cursor."""
     request, kind = query.request, ranking.plan.kind
     manifest = view.bundle.manifest
-    source = "popular" if kind == "popularity" else "towers"
+    source = "towers" if kind != "popularity" else "popular" if query.popular is None else "popular_now"
     items = _items_json(view, ranking, source, {*query.pins.values()})
     answer: Answer = {"version": manifest.version, "items": orjson.Fragment(items)}
     if len(ranking.rows) < request.k:
@@ -58,7 +58,7 @@ def answer_of(query: Query, ranking: Ranking, view: ItemView) -> Answer:
             last = _last_ranked(query, ranking)
         # Without the time in their cursors, equal requests have equal answers.
         is_timed = manifest.uses_times or (manifest.kinds and query.history_times is not None)
-        until = query.until if query.is_stored or is_timed else 0
+        until = query.until if query.is_stored or is_timed or query.popular is not None else 0
         answer["cursor"] = Cursor(manifest.version, until, shown, *last, request.among).text()
     return answer
 

@@ -16,6 +16,8 @@ from turret.data.vocabulary import Id
 from turret.service.errors import HistoryUnavailableError, InvalidFieldError, RequestError
 from turret.service.overlay.fresh import FreshItems
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
+from turret.service.popular.counts import Counted, Popular
+from turret.service.popular.popular_now import PopularNow
 from turret.service.schemas.fields import Cursor, KindedIds, read_cursor
 from turret.service.schemas.requests import BOOSTS_OF_AN_ANSWER, RecommendRequest
 from turret.service.settings import Settings
@@ -74,6 +76,9 @@ class Query:
         boosts: float32 [N + M], the number that each row's score is raised by; None without boosts.
         pins: the pinned rows by position; the ranking keeps those that the answer may have.
         unknown_pins: the ids of pins of the request that the version doesn't have.
+        popular_now: the decayed counts by which a query without a vector may be answered.
+        counted: the counts that `POST /v1/popular` requests; only items with events are ranked then.
+        popular: the ranking by decayed counts, if the query is answered by it.
         lacks_rules: whether the version can't apply a default rule.
         only: int64, the rows that are ranked; None for all.
         vector: float32 [D], the user's; None if no item of the history, or no part of a search, is known.
@@ -104,6 +109,9 @@ class Query:
     boosts: NDArray[np.float32] | None = None
     pins: dict[int, int] = field(default_factory=dict)
     unknown_pins: Sequence[Id] = ()
+    popular_now: PopularNow | None = None
+    counted: Counted | None = None
+    popular: Popular | None = None
     lacks_rules: bool = False
     only: NDArray[np.int64] | None = None
     vector: NDArray[np.float32] | None = None
@@ -185,9 +193,15 @@ class QueryReader:
     """
 
     def __init__(
-        self, store: Breaker, overlay: ItemOverlayCache, settings: Settings, rules: Callable[[], RuleSet]
+        self,
+        store: Breaker,
+        overlay: ItemOverlayCache,
+        settings: Settings,
+        rules: Callable[[], RuleSet],
+        popular: PopularNow | None = None,
     ) -> None:
         self._rules = rules
+        self._popular = popular
         self._store = store
         self._overlay = overlay
         self._limit = settings.stored_history_limit
@@ -199,7 +213,7 @@ class QueryReader:
             query = make_query(request, NO_HISTORY, (), now)
         else:
             query = make_query(request, *_of(request, await self._stored([request], model, now)), now)
-        rules = self._rules()
+        query.popular_now, rules = self._popular, self._rules()
         if request.rules or (request.rules is None and rules.defaults):
             add_rules(query, rules)
         return query
@@ -212,6 +226,7 @@ class QueryReader:
         queries = [make_query(request, *_of(request, stored), now) for request in requests]
         rules = self._rules()
         for position, query in enumerate(queries):
+            query.popular_now = self._popular
             if query.request.rules or (query.request.rules is None and rules.defaults):
                 with at_position(position):
                     add_rules(query, rules)

@@ -30,11 +30,11 @@ def resolve(query: Query, view: ItemView) -> None:
     Raises RequestError for all parts of the request that the version lacks or can't read.
     """
     request, manifest, fresh = query.request, view.bundle.manifest, view.fresh
-    if request.is_search or manifest.reads_queries:
+    if (request.is_search or manifest.reads_queries) and query.counted is None:
         _check_kind(query, manifest)
     if query.after is not None or request.among != "all":
         _check_page(query, manifest)
-    query.lacks_rules, query.boosts, query.pins = False, None, {}
+    query.lacks_rules, query.boosts, query.pins, query.popular = False, None, {}, None
     query.filtering = _read_filter(query, view)
     items, times = query.history, query.history_times
     kinds: NDArray[np.int64] | None = None

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import compress, islice
 from typing import Any
@@ -10,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turret.service.overlay.fresh import FreshItems
+from turret.service.popular.counts import Popular
+from turret.service.popular.popular_now import PopularNow
 from turret.service.ranking.item_view import ItemView
 from turret.service.ranking.query import Query
 from turret.service.schemas.fields import Cursor
@@ -17,7 +20,7 @@ from turret.service.schemas.requests import RecommendRequest
 from turret.service.versions.holder import LoadedModel
 from turret.tower.catalog.filters import Filter
 from turret.tower.config import ScoringConfig
-from turret.tower.retrieval import NOTHING, Cap, Ranking, boosted_counts, marginal_relevance
+from turret.tower.retrieval import NOTHING, Cap, Plan, Ranking, boosted_counts, marginal_relevance
 
 Rows = NDArray[np.integer[Any]]
 Scores = NDArray[np.float32]
@@ -31,6 +34,8 @@ def rank(queries: Sequence[Query], model: LoadedModel, view: ItemView) -> list[R
     fresh, together = view.fresh, list[int]()
     for position, query in enumerate(queries):
         query.left_out, query.allowed = query.excluded, None
+        if query.vector is None and query.popular_now is not None:
+            query.popular = _popular_of(query, query.popular_now, view)
         if query.filtering is not None:
             query.allowed = fresh.allowed(query.filtering)
         elif len(fresh.withdrawn) > _FEW:
@@ -87,6 +92,8 @@ def nearest(model: LoadedModel, fresh: FreshItems, query: Query, k: int) -> Rank
     if query.only is not None and not len(query.only):
         return NOTHING
     if query.vector is None:
+        if query.popular is not None:
+            return _most_popular(model, fresh, query, query.popular, k)
         if model.bundle.manifest.reads_queries:
             return model.retriever.popular(0)
         ranking = model.retriever.popular(k, query.left_out, query.allowed, query.boosts)
@@ -95,6 +102,48 @@ def nearest(model: LoadedModel, fresh: FreshItems, query: Query, k: int) -> Rank
             query.vector, k, query.left_out, query.allowed, query.bonus, query.only, query.boosts
         )
     return _with_fresh(model, fresh, query, k, ranking) if len(fresh) else ranking
+
+
+def _popular_of(query: Query, popular_now: PopularNow, view: ItemView) -> Popular | None:
+    """The decayed counts that answer a query without a vector, if they do."""
+    if query.counted is not None:
+        counts = popular_now.counts
+        return None if counts is None else counts.ranked(query.counted, view.bundle, view.fresh)
+    if view.bundle.manifest.reads_queries:
+        return None
+    return popular_now.fallback(view.bundle, view.fresh, query.until)
+
+
+def _most_popular(model: LoadedModel, fresh: FreshItems, query: Query, popular: Popular, k: int) -> Ranking:
+    """The k items with the most events of late, and behind them, as a fallback, the others by training.
+
+    The score is the decayed count at the time of the request, or of the first page, and 0 without events.
+    """
+    rows, counts = popular.rows, popular.sums * popular.at(query.until)
+    keep = ~np.isin(rows, query.left_out)
+    is_fresh = rows >= fresh.first_row
+    if query.allowed is not None:
+        keep[~is_fresh] &= query.allowed.mask[rows[~is_fresh]]
+    if query.filtering is not None and is_fresh.any():
+        keep[is_fresh] &= fresh.fresh_allowed(query.filtering)[rows[is_fresh] - fresh.first_row]
+    rows, counts = rows[keep], counts[keep]
+    if query.boosts is not None:
+        counts = boosted_counts(counts, query.boosts[rows]).astype(np.float64)
+        order = np.argsort(-counts, kind="stable")
+        rows, counts = rows[order], counts[order]
+    plan = Plan("popularity", None if query.allowed is None else query.allowed.count, len(popular.rows))
+    ranking = Ranking(rows[:k], counts[:k].astype(np.float32), plan)
+    if query.counted is not None or len(ranking.rows) == k:
+        return ranking
+    rest = replace(
+        query,
+        excluded=np.concatenate([query.excluded, rows]),
+        left_out=np.concatenate([query.left_out, rows]),
+        popular=None,
+    )
+    trained = nearest(model, fresh, rest, k - len(rows))
+    zeros = np.zeros(len(trained.rows), np.float32)
+    return Ranking(np.append(rows, trained.rows), np.append(ranking.scores, zeros), plan)
 
 
 def _with_fresh(model: LoadedModel, fresh: FreshItems, query: Query, k: int, ranking: Ranking) -> Ranking:
@@ -260,6 +309,10 @@ def _pin_scores(rows: NDArray[np.int64], query: Query, view: ItemView) -> Scores
     boosts = np.zeros(len(rows), np.float32) if query.boosts is None else query.boosts[rows]
     if query.vector is not None:
         return scores_of(view.bundle.manifest.scoring, query, rows, view.vectors(rows)) + boosts
+    if query.popular is not None:
+        counted = dict(zip(query.popular.rows.tolist(), query.popular.sums.tolist(), strict=True))
+        factor = query.popular.at(query.until)
+        return boosted_counts(np.array([factor * counted.get(row, 0.0) for row in rows.tolist()]), boosts)
     counts = np.append(view.bundle.popularity, 0)[np.minimum(rows, view.fresh.first_row)]
     return boosted_counts(counts, boosts)
 

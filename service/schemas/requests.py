@@ -12,6 +12,7 @@ from turret.service.schemas.bodies import Body
 from turret.service.schemas.fields import (
     HISTORY_LIMIT,
     KIND_LENGTH,
+    KINDS,
     TEXT_LENGTH,
     Caps,
     Count,
@@ -223,6 +224,26 @@ class SimilarRequest(RankingRequest):
     def as_recommendation(self) -> RecommendRequest:
         """The request that the ranking reads: one without a history."""
         return RecommendRequest.model_construct(**dict(self), history=[])
+
+
+class PopularRequest(RankingRequest):
+    """The items with the most stored events of late.
+
+    Each event counts half as much after the `half_life` of this name (TURRET_POPULAR), by default the
+    shortest. `kinds` are the kinds of events that count, by default those of targets. `trend` ranks by the
+    share of an item among the events of the half-life over that among those of the longest one: what rises.
+    """
+
+    half_life: str | None = Field(default=None, min_length=1, max_length=32)
+    kinds: list[str] | None = Field(default=None, min_length=1, max_length=KINDS, fail_fast=True)
+    trend: bool = False
+
+    def as_recommendation(self) -> RecommendRequest:
+        """The request that the ranking reads: one without a history."""
+        conditions = {
+            name: value for name, value in dict(self).items() if name in RankingRequest.model_fields
+        }
+        return RecommendRequest.model_construct(**conditions, history=[])
 
 
 class BatchRequest(Body):

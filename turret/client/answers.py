@@ -24,13 +24,14 @@ class Item(Answer):
     """A recommended item: its id, score, source and catalog fields.
 
     The score is the inner product / temperature for `towers` (its absolute value in a version with absolute
-    scoring), and the number of training events for `popular`. A `fresh` item was added since the version was
-    made; its score is on the scale of the answer's other items. A `pinned` item has its place by a pin.
+    scoring), the number of training events for `popular`, and the decayed count of stored events for
+    `popular_now`. A `fresh` item was added since the version was made; its score is on the scale of the
+    answer's other items. A `pinned` item has its place by a pin.
     """
 
     id: Id
     score: float
-    source: Literal["towers", "popular", "fresh"]
+    source: Literal["towers", "popular", "popular_now", "fresh"]
     fields: dict[str, Any]
     pinned: bool = False
 
