@@ -111,7 +111,7 @@ def _popular_of(query: Query, popular_now: PopularNow, view: ItemView) -> Popula
         return None if counts is None else counts.ranked(query.counted, view.bundle, view.fresh)
     if view.bundle.manifest.reads_queries:
         return None
-    return popular_now.fallback(view.bundle, view.fresh, query.until)
+    return popular_now.fallback(view.bundle, view.fresh, query.request_time)
 
 
 def _most_popular(model: LoadedModel, fresh: FreshItems, query: Query, popular: Popular, k: int) -> Ranking:
@@ -119,7 +119,7 @@ def _most_popular(model: LoadedModel, fresh: FreshItems, query: Query, popular: 
 
     The score is the decayed count at the time of the request, or of the first page, and 0 without events.
     """
-    rows, counts = popular.rows, popular.sums * popular.at(query.until)
+    rows, counts = popular.rows, popular.sums * popular.at(query.request_time)
     keep = ~np.isin(rows, query.left_out)
     is_fresh = rows >= fresh.first_row
     if query.allowed is not None:
@@ -311,7 +311,7 @@ def _pin_scores(rows: NDArray[np.int64], query: Query, view: ItemView) -> Scores
         return scores_of(view.bundle.manifest.scoring, query, rows, view.vectors(rows)) + boosts
     if query.popular is not None:
         counted = dict(zip(query.popular.rows.tolist(), query.popular.sums.tolist(), strict=True))
-        factor = query.popular.at(query.until)
+        factor = query.popular.at(query.request_time)
         return boosted_counts(np.array([factor * counted.get(row, 0.0) for row in rows.tolist()]), boosts)
     counts = np.append(view.bundle.popularity, 0)[np.minimum(rows, view.fresh.first_row)]
     return boosted_counts(counts, boosts)

@@ -127,6 +127,24 @@ def test_boosts_and_pins_are_tried_where_answers_are_shown(service: Process, ope
     )
 
 
+@pytest.mark.process
+def test_what_is_popular_now_is_listed(service: Process, open_view: OpenView) -> None:
+    events = [
+        {"event_id": f"{n}", "user_id": f"u{n}", "item_id": f"m{40 + n % 3 // 2:03d}"} for n in range(9)
+    ]
+    assert service.client.post("/v1/events", json={"events": events}).status_code == 200
+    view = open_view(service, "#popular")
+
+    def shown() -> list[str | None]:
+        view.page.get_by_role("button", name="Count again").click()
+        view.settle()
+        return [row.get_attribute("data-id") for row in view.page.locator("#popular > li").all()]
+
+    until(lambda: shown() == ["m040", "m041"], "the events are counted")
+    view.page.get_by_label("What rises").check()
+    until(lambda: shown() == ["m040"], "one of them has the events that make a trend")
+
+
 @pytest.mark.nightly
 def test_the_copied_requests_have_the_same_answer(service: Process, open_view: OpenView) -> None:
     view = open_view(service, "#try?history=m001,m009&k=3")

@@ -189,6 +189,32 @@ def a_rule_has_no_end(original: Any, self: Any, name: Any, time: Any, user: Any)
     return original(self.model_copy(update={"until": None}), name, time, user)
 
 
+@planted("service.popular.counts:DecayedCounts._move", "service/test_popular.py")
+def old_counts_overflow(original: Any, self: Any) -> None:
+    pass
+
+
+@planted("service.popular.popular_now:PopularNow._load", "service/test_popular.py")
+async def an_event_that_comes_during_a_scan_counts_twice(original: Any, self: Any) -> None:
+    await seeing(original, event_digest=lambda user, event_id: "")(self)
+
+
+@planted("service.popular.popular_now:PopularNow.fallback", "service/test_popular.py")
+def a_few_events_are_enough(original: Any, self: Any, *given: Any) -> Any:
+    return seeing(original, ENOUGH=1.0)(self, *given)
+
+
+@planted("service.popular.popular_now:counted_kinds", "service/test_popular.py")
+def views_count_as_purchases(original: Any, kinds: Any) -> Any:
+    return (*kinds, None)
+
+
+@planted("service.stores.sqlite.histories:SqliteHistory.arrivals", "service/test_popular.py")
+async def another_store_is_taken_for_one_without_new_events(original: Any, self: Any, after: Any) -> Any:
+    found = await original(self, after)
+    return original.__globals__["Arrivals"](after) if found is None else found
+
+
 @planted("service.versions.folder:kept_record", "service/test_http_rules.py")
 def a_record_is_read_in_part(original: Any, root: Any) -> Any:
     return seeing(original, RECORD_BYTES=1_000_000)(root)

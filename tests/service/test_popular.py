@@ -1,6 +1,7 @@
 """What is popular now: decayed counts of stored events, each once, in fallbacks and by `POST /v1/popular`."""
 
 import random
+import signal
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from tests.conftest import contents
 from tests.support.item_towers import placed, with_item_tower
 from tests.support.service_app import ADMIN, activate, ids, post_events, recommended, serving
+from tests.support.service_process import Process, Start
 from tests.support.until import until
 from turret.data.kinds import Kind
 from turret.service.overlay.fresh import empty_overlay
@@ -99,7 +101,7 @@ def test_what_rises_has_a_floor_of_events(live: LoadedModel) -> None:
 
 
 class Slow:
-    """A store whose scans have small portions, between which `between` runs."""
+    """A store between the portions of whose scans `between` runs."""
 
     def __init__(self, store: SqliteHistory, between: Any) -> None:
         self.store, self.between = store, between
@@ -112,9 +114,8 @@ class Slow:
 
     async def scan(self, first: int, last: int) -> Any:
         async for portion in self.store.scan(first, last):
-            for start in range(0, len(portion), 7):
-                await self.between()
-                yield portion[start : start + 7]
+            await self.between()
+            yield portion
 
 
 def totals(popular: PopularNow, live: LoadedModel) -> dict[int, float]:
@@ -125,8 +126,11 @@ def totals(popular: PopularNow, live: LoadedModel) -> dict[int, float]:
 
 
 @pytest.mark.parametrize("seed", range(5))
-async def test_each_event_counts_once_however_it_comes(live: LoadedModel, published: Path, seed: int) -> None:
+async def test_each_event_counts_once_however_it_comes(
+    live: LoadedModel, published: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
     """Before, during and after the scan of a start, sent twice, and moved at a login."""
+    monkeypatch.setattr("turret.service.stores.sqlite.histories._SCAN_PORTION", 7)
     draw = random.Random(seed)
     sent: list[Event] = []
 
@@ -166,15 +170,17 @@ async def test_each_event_counts_once_however_it_comes(live: LoadedModel, publis
 async def test_another_store_in_place_of_the_first_is_counted_anew(
     live: LoadedModel, published: Path
 ) -> None:
-    store = SqliteHistory()
-    await store.append([Event(f"e{n}", "u", 100, NOW) for n in range(9)])
-    holder = ModelHolder(published)
-    popular = PopularNow(Breaker(store), holder, HALF_LIVES, lambda: NOW)
+    stores = [SqliteHistory(), SqliteHistory()]
+    for store, count in zip(stores, (9, 4), strict=True):
+        await store.append([Event(f"e{n}", "u", 96 + count, NOW) for n in range(count)])
+    popular = PopularNow(Breaker(stores[0]), ModelHolder(published), HALF_LIVES, lambda: NOW)
     await popular.advance()
-    popular._position = "99"  # behind the end: an older copy of the store was put back
+    assert totals(popular, live) == {105: 9.0}
+    popular._store = Breaker(stores[1])  # an older copy of the store was put back
     await popular.advance()
-    assert totals(popular, live) == {100: 9.0}
-    await store.close()
+    assert totals(popular, live) == {100: 4.0}
+    for store in stores:
+        await store.close()
 
 
 # --- From an answer
@@ -252,7 +258,7 @@ def test_the_call_takes_the_conditions_of_an_answer(shop: TestClient) -> None:
 @pytest.mark.parametrize(
     ("body", "field", "words"),
     [
-        ({"half_life": "year"}, "half_life", "there are: hour, week"),
+        ({"half_life": "year"}, "half_life", "there are: quarter, hour, week"),
         ({"kinds": ["buy", "steal"]}, "kinds.1", "there are: buy, view"),
         ({"kinds": []}, "kinds", ""),
         ({"half_life": 5}, "half_life", ""),
@@ -287,3 +293,26 @@ def test_half_lives_are_refused_with_a_sentence(monkeypatch: pytest.MonkeyPatch,
 def test_half_lives_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TURRET_POPULAR", "minute=1m, day=1d")
     assert read_settings().popular == {"minute": 60_000.0, "day": 86_400_000.0}
+
+
+@pytest.mark.process
+def test_all_workers_count_the_same_also_after_a_kill(tmp_path: Path, bundles: Path, start: Start) -> None:
+    store = f"sqlite:///{tmp_path}/history.sqlite"
+
+    def counted_by(service: Process) -> set[tuple[tuple[int, int], ...]]:
+        """The counts of many answers, which all workers give."""
+        answers = [service.client.post("/v1/popular", json={"half_life": "week"}).json() for _ in range(20)]
+        return {
+            tuple((item["id"], round(item["score"])) for item in answer.get("items", ()))
+            for answer in answers
+        }
+
+    service = start(bundles, workers=2, store=store)
+    for item, count in ((110, 5), (120, 3)):
+        events = [{"event_id": f"{item}-{n}", "user_id": f"u{n}", "item_id": item} for n in range(count)]
+        for _ in range(2):
+            assert service.client.post("/v1/events", json={"events": events}).status_code == 200
+    until(lambda: counted_by(service) == {((110, 5), (120, 3))}, "all workers count the events")
+    service.stop(signal.SIGKILL)
+    again = start(bundles, workers=2, store=store)
+    until(lambda: counted_by(again) == {((110, 5), (120, 3))}, "the stored events are counted at the start")

@@ -1,6 +1,6 @@
 /** The state of the page, in the address: `#try?history=a,b&k=20&filter={...}`. */
 
-export const VIEWS = ["try", "compare", "map", "service"];
+export const VIEWS = ["try", "popular", "compare", "map", "service"];
 export const DEFAULTS = Object.freeze({
   view: "try", query: null, user: null, history: [], k: 10, filter: {}, boost: [], pin: [], cap: {}, diversity: 0, min_score: null,
   exclude_seen: null, among: "all", version: null, colour: null,

@@ -7,7 +7,7 @@ import { addToHistory } from "../app/state.js";
 import { pinItem, unpinItem } from "../query/pins.js";
 import { whyOf } from "./why.js";
 
-const SOURCES = { towers: "towers", popular: "popular", fresh: "new item" };
+const SOURCES = { towers: "towers", popular: "popular", popular_now: "popular now", fresh: "new item" };
 
 /** @param {() => void} onWhy called when an explanation is needed */
 export function createResults(onWhy) {
