@@ -2,7 +2,6 @@
 
 import hashlib
 import re
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
@@ -169,15 +168,11 @@ def hash_file(path: Path) -> FileHash:
         return FileHash(sha256=hashlib.file_digest(stream, "sha256").hexdigest(), bytes=path.stat().st_size)
 
 
-def hash_all(paths: Sequence[Path]) -> dict[Path, FileHash]:
-    """Hash files, several at a time."""
-    return dict(zip(paths, map_ordered(hash_file, paths), strict=True))
-
-
 def hash_files(folder: Path) -> dict[str, FileHash]:
     """Hash every file below `folder` except the manifest itself, by its name relative to `folder`."""
     paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and path != folder / MANIFEST]
-    return {path.relative_to(folder).as_posix(): file_hash for path, file_hash in hash_all(paths).items()}
+    names = [path.relative_to(folder).as_posix() for path in paths]
+    return dict(zip(names, map_ordered(hash_file, paths), strict=True))
 
 
 def fingerprint(files: dict[str, FileHash], time_kind: str, kinds: KindTable) -> str:

@@ -6,7 +6,7 @@ fingerprint. The manifest is written last, so older data stays whole until then.
 
 import re
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
@@ -112,50 +112,40 @@ class Objects:
             ) from error
 
 
-class LocalCopies:
-    """Copies of objects in the folder `folder`; each object is copied once. `paths` has the copies by URL."""
+@contextmanager
+def local_copies(places: Iterable[Place | None], target: Path) -> Iterator[dict[Place, Path]]:
+    """Yield copies of the URLs among `places`, by URL, in a hidden folder beside `target`.
 
-    def __init__(self, folder: Path) -> None:
-        self.paths: dict[str, Path] = {}
-        self._folder = folder
-
-    def path(self, place: Place) -> Path:
-        """Return the path of a file or folder; a URL is copied first.
-
-        Raises SourceError for a URL with nothing at it, and as `Objects` does.
-        """
-        if not is_url(place):
-            return Path(place)
-        if place not in self.paths:
-            objects = Objects(place)
+    The folder is removed after the block. A `TurretError` of the block names the URLs and not the copies.
+    Raises SourceError for a URL with nothing at it, and as `Objects` does.
+    """
+    urls = list(dict.fromkeys(place for place in places if isinstance(place, str)))
+    copies = dict[Place, Path]()
+    if not urls:
+        yield copies
+        return
+    with temporary_folder(target.parent / f".{target.name}.{uuid.uuid4().hex}.new") as folder:
+        for number, url in enumerate(urls):
+            objects = Objects(url)
             sizes = objects.sizes()
             if not sizes:
-                raise SourceError(f"there is no object at or below {place}; check the bucket and the path")
-            copy = self._folder / str(len(self.paths)) / objects.url.rpartition("/")[2]
-            objects.download(sizes, copy)
-            self.paths[place] = copy
-        return self.paths[place]
-
-    def named(self, sentence: str) -> str:
-        """Return a sentence, or a path, with URLs in place of copies."""
-        for url, copy in self.paths.items():
-            sentence = sentence.replace(copy.as_posix(), without_credentials(url.rstrip("/")))
-        return sentence
-
-
-@contextmanager
-def local_copies(target: Path) -> Iterator[LocalCopies]:
-    """Yield local copies in a hidden folder beside `target`, which is removed after the block.
-
-    A `TurretError` of the block names the URLs and not the copies.
-    """
-    with temporary_folder(target.parent / f".{target.name}.{uuid.uuid4().hex}.new") as folder:
-        copies = LocalCopies(folder)
+                raise SourceError(f"there is no object at or below {url}; check the bucket and the path")
+            copies[url] = folder / str(number) / objects.url.rpartition("/")[2]
+            objects.download(sizes, copies[url])
         try:
             yield copies
         except TurretError as error:
-            error.args = tuple(copies.named(part) if isinstance(part, str) else part for part in error.args)
+            error.args = tuple(
+                with_urls(part, copies) if isinstance(part, str) else part for part in error.args
+            )
             raise
+
+
+def with_urls(sentence: str, copies: Mapping[Place, Path]) -> str:
+    """Return a sentence, or a path, with URLs in place of their copies."""
+    for url, copy in copies.items():
+        sentence = sentence.replace(copy.as_posix(), without_credentials(str(url).rstrip("/")))
+    return sentence
 
 
 @contextmanager

@@ -46,7 +46,11 @@ class Vocabulary:
 
     def __init__(self, ids: Sequence[int] | Sequence[str]) -> None:
         self._ids: list[Id] = list(ids)
-        self.kind = _kind(self._ids)
+        types = set(map(type, self._ids))
+        if not (types <= {int} or types == {str}):
+            names = ", ".join(sorted(kind.__name__ for kind in types))
+            raise DataError(f"a vocabulary holds either integers or strings, not {names}")
+        self.kind = "string" if types == {str} else "integer"
         # Ascending ids, as in prepared data, are distinct: no dictionary is built to check it.
         is_ascending = all(map(operator.lt, self._ids, islice(self._ids, 1, None)))
         if not is_ascending and len(self._rows) != len(self._ids):
@@ -152,13 +156,3 @@ def _is_quickly_normalized(text: str) -> bool:
 def is_canonical_integer(text: str) -> bool:
     """Tell whether an integer of 64 bits prints itself as `text`: "7" and "-3", but not "007" or "7.0"."""
     return _CANONICAL.fullmatch(text) is not None and -(2**63) <= int(text) < 2**63
-
-
-def _kind(ids: list[Id]) -> Literal["integer", "string"]:
-    types = set(map(type, ids))
-    if types <= {int}:
-        return "integer"
-    if types == {str}:
-        return "string"
-    names = ", ".join(sorted(kind.__name__ for kind in types))
-    raise DataError(f"a vocabulary holds either integers or strings, not {names}")

@@ -105,10 +105,6 @@ class EventFiles:
         """Return the named columns (all by default) of events `first` to `last` (exclusive)."""
         return {name: self._arrays[name].read(first, last) for name in names or self._arrays}
 
-    def remove(self) -> None:
-        """Delete the folder."""
-        shutil.rmtree(self.folder)
-
     def by_user(
         self, users: NDArray[np.int32], items: NDArray[np.int32], work: Path, change: Change
     ) -> Iterator[Events]:
@@ -118,29 +114,24 @@ class EventFiles:
         `change` is applied to each block, a bucket of users. Buckets are written into the folder `work`, and
         the log is deleted.
         """
-        totals = _totals(self, users)
+        counts = np.zeros(len(users), dtype=np.int64)
+        # The pieces are larger here, because each piece adds the counts of all users.
+        for first in range(0, len(self), 8 * PIECE):
+            block = self.read(first, min(first + 8 * PIECE, len(self)), "users")
+            counts += np.bincount(block["users"], minlength=len(users))
+        totals = np.zeros(len(users) + 1, dtype=np.int64)  # the events before each row
+        totals[users + 1] = counts
+        totals = np.cumsum(totals)
         first_users = user_blocks(totals)
         buckets = _divide(self, users, items, totals, first_users, work)
-        self.remove()
+        shutil.rmtree(self.folder)
         edges = totals[first_users].tolist()
 
         def sort(bucket: int) -> Events:
             return change(Events(**buckets.read(edges[bucket], edges[bucket + 1])).sorted())
 
         yield from map_ordered(sort, range(len(edges) - 1))
-        buckets.remove()
-
-
-def _totals(log: EventFiles, users: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Return the number of events of all users before each row: int64 [U + 1]."""
-    counts = np.zeros(len(users), dtype=np.int64)
-    # The pieces are larger here, because each piece adds the counts of all users.
-    for first in range(0, len(log), 8 * PIECE):
-        block = log.read(first, min(first + 8 * PIECE, len(log)), "users")
-        counts += np.bincount(block["users"], minlength=len(users))
-    totals = np.zeros(len(users) + 1, dtype=np.int64)
-    totals[users + 1] = counts
-    return np.cumsum(totals)
+        shutil.rmtree(buckets.folder)
 
 
 def _divide(

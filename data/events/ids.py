@@ -119,7 +119,7 @@ class IdColumn:
             whole = pl.when((value == value.floor()) & ~_is_inexact(value, dtype)).then(value)
             return self._without_nulls(whole.cast(pl.Int64, strict=False)).cast(pl.String)
         if dtype in _TEXTS:
-            text = plain_texts(value.cast(pl.String))
+            text = value.cast(pl.String).map_batches(_plain, return_dtype=pl.String, is_elementwise=True)
             is_id = ~text.is_in(["", *self.nulls])
             return pl.when(is_id & ~is_rounded(text) if self.is_scientific else is_id).then(text)
         remedy = (
@@ -194,24 +194,17 @@ def id_columns(frame: pl.LazyFrame, names: Mapping[str, str], nulls: Sequence[st
     return {raw: replace(column, is_float=raw in texts) for raw, column in columns.items()}
 
 
-def changed_note(columns: Mapping[str, IdColumn]) -> list[str]:
-    """Return a sentence on the columns whose ids are changed on reading, if there are any."""
-    changed = [f"{column.name!r}" for column in columns.values() if column.is_changed]
-    if not changed:
-        return []
-    return [
-        f"ids of {' and '.join(changed)} have blanks or marks without width around them, or letters in two "
-        "Unicode forms: they are read without these and in one form (NFC), as the service reads those of "
-        "requests"
-    ]
-
-
-def plain_texts(texts: pl.Expr) -> pl.Expr:
-    """Return ids in the form that `data.vocabulary.plain_id` gives them."""
-    return texts.map_batches(_plain, return_dtype=pl.String, is_elementwise=True)
+def changed_note(columns: Sequence[IdColumn]) -> str:
+    """Return a sentence on columns whose ids are changed on reading."""
+    return (
+        f"ids of {' and '.join(repr(column.name) for column in columns)} have blanks or marks without width "
+        "around them, or letters in two Unicode forms: they are read without these and in one form (NFC), as "
+        "the service reads those of requests"
+    )
 
 
 def _plain(texts: pl.Series) -> pl.Series:
+    """Return ids in the form that `data.vocabulary.plain_id` gives them."""
     # Most columns are ASCII, and the check costs a twentieth of the normal form.
     if (texts.str.len_bytes() != texts.str.len_chars()).any():
         # Files that were put together have byte order marks inside.

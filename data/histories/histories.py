@@ -145,9 +145,10 @@ def build_histories(
     `keep_items`, items without remaining events are dropped, and the others get new rows. Raises
     EmptyDataError naming the filter that leaves nothing.
     """
-    _check_duplicates(log, filters)
-    policy, count = filters.duplicates, len(events)
-    merging = Merging.of(policy, filters.session_gap, log.kinds)
+    policy, count, merging = filters.duplicates, len(events), Merging()
+    if policy != "keep" or filters.session_gap is not None:
+        _check_duplicates(log, filters)
+        merging = Merging.of(policy, filters.session_gap, log.kinds)
     targets = target_codes(log.kinds) if log.kinds else None
     users, user_rows = vocabulary(user_ids, log.numeric["user"])
     items, item_rows = vocabulary(item_ids, log.numeric["item"])
@@ -167,12 +168,12 @@ def build_histories(
     whole = write_histories(blocks, place, columns, len(users), "parts" in events.columns, has_positions)
     if not len(whole):
         raise EmptyDataError(f"the filter {limit} leaves none of {count:,} events; loosen it")
-    save_left_out(folder, accounts.left_out)
+    if accounts.left_out:
+        save_left_out(folder, accounts.left_out)
     # The sorted events include the negatives, which are divided from them after the filters.
     lost = {limit: accounts.removed, f"duplicates = {policy}": count - accounts.removed - len(whole)}
-    whole = replace(
-        whole, users=users, items=items, removed=_removed(lost), targets=targets, accounts=accounts
-    )
+    removed = tuple(Removed(filter=name, events=count) for name, count in lost.items() if count)
+    whole = replace(whole, users=users, items=items, removed=removed, targets=targets, accounts=accounts)
     return whole if is_whole else _filter_core(whole, filters, folder, has_positions, keep_items)
 
 
@@ -220,19 +221,16 @@ def _filter_core(
     kept = write_histories(blocks, folder, columns, int(core[0].sum()), has_parts, has_positions)
     lost = {name: len(whole) - len(kept) - counts.total(), **counts}
     negatives = lost.pop(GIVEN, None)
+    removed = tuple(Removed(filter=name, events=count) for name, count in lost.items() if count)
     return replace(
         kept,
         users=_at(whole.users, core[0]),
         items=_at(whole.items, core[1]),
-        removed=whole.removed + _removed(lost),
+        removed=whole.removed + removed,
         negatives=negatives,
         targets=whole.targets,
         accounts=whole.accounts,
     )
-
-
-def _removed(counts: Mapping[str, int]) -> tuple[Removed, ...]:
-    return tuple(Removed(filter=name, events=count) for name, count in counts.items() if count)
 
 
 def _at(ids: Vocabulary, is_kept: Mask) -> Vocabulary:

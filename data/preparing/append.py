@@ -1,5 +1,6 @@
 """Append new events to prepared data: both are prepared as one log, whose old part is in arrays."""
 
+import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -97,14 +98,14 @@ def append(
 def _append(
     old: PreparedData, source: Place, target: Path, options: Mapping[str, object], accept: Accept | None
 ) -> AppendReport:
+    overrides = {name: value for name, value in options.items() if value is not None}
+    config = _configuration(old, source, overrides)
     with (
         suppress(_DeclinedError),
-        local_copies(target) as copies,
         new_prepared_folder(target, overwrite=True) as folder,
+        local_copies(config.places, target) as copies,
         progress("Appending", 3) as advance,
     ):
-        overrides = {name: value for name, value in options.items() if value is not None}
-        config = _configuration(old, source, overrides)
         with tempfile.TemporaryDirectory(dir=folder) as work:  # removed with the folder
             opened = open_source(config, Path(work), copies)
             opened = replace(opened, columns=_columns(old.manifest, overrides, config, opened))
@@ -314,7 +315,7 @@ def _join(
             labels = np.ones(len(added), dtype=np.int8) if added.labels is None else added.labels
             files.write(replace(added, times=added.times + later, labels=labels | _NEW))
             left_out += last - first - len(added)
-    events.remove()
+    shutil.rmtree(events.folder)
     log = replace(log, numeric={"user": False, "item": False})
     return log, files, users, items, left_out
 

@@ -125,61 +125,10 @@ def doubtful_rows(source: Source, time: TimeReader, columns: Columns) -> Iterato
 
     The function reads the source, which may be gone with the folder of its copies when all is written.
     """
-    if columns.time != ORDER:
-        yield from filter(None, [time.doubt])
-        yield from _returns(source, columns)
-
-
-def prepare_warnings(
-    source: Source, log: Log, columns: Columns, histories: Histories, repeats: Repeats, doubts: Iterable[str]
-) -> Iterator[str]:
-    """Yield one sentence per choice and per surprise, including the sentences of `doubtful_rows`."""
-    is_log = columns.time != ORDER
-    if is_log:
-        yield f"time: {log.time.note}"
-    yield from log.notes
-    for _, table in source.parts:
-        if len(table.files) > 1:
-            first, *_, last = (file.relative_to(table.path).as_posix() for file in table.files)
-            yield f"{table.path}: {len(table.files):,} parts by the numbers in their names, {first} to {last}"
-    if source.unread:
-        yield f"not read: {names_of(source.unread)}"
-    yield from doubts
-    if is_log:
-        yield from _odd(histories, columns)
-        yield from _without_zeros(histories, columns)
-        if histories.accounts is not None:
-            yield from _too_fast(histories.accounts)
-    if not repeats.targets:
-        noun = "event" if histories.targets is None else "target"
-        yield f"the split leaves no {noun} for the test, so no model can be evaluated; " + (
-            "choose another --split" if is_log else "give more queries, or their parts by --query-split"
-        )
-    if repeats.in_visit:
-        yield (
-            f"{repeats.in_visit:.1%} of the training events repeat an item of the same visit (no half hour "
-            "without an event), such as a purchase after a view; they don't count as users who come back"
-            + _EASY
-            * (len(read_kinds(log.kinds)) > 1)
-        )
-    if repeats.repeated_targets:
-        where = "an earlier visit of their user" if repeats.in_visit else "their user"
-        policy = (
-            "strongest, which keeps the event of the largest weight"
-            if log.has_weights or log.kinds
-            else "first, which keeps only first uses"
-        )
-        yield (
-            f"{repeats.share:.1%} of the training events repeat an item of {where}, and "
-            f"{repeats.repeated_targets:,} of {repeats.targets:,} test targets were used before; evaluation "
-            "and the service leave out used items by default, so these can't be hit: if users come back for "
-            "the same items, train with --set evaluation.exclude_seen=false, else prepare with --duplicates "
-            f"{policy}"
-        )
-
-
-def _returns(source: Source, columns: Columns) -> Iterator[str]:
-    """Warn of returned and refunded orders, by columns that are not read."""
+    if columns.time == ORDER:
+        return
+    if time.doubt:
+        yield time.doubt
     read = {name for _, name in columns if name is not None}
     _, table = source.parts[0]
     with readable(table.path):
@@ -215,6 +164,54 @@ def _returns(source: Source, columns: Columns) -> Iterator[str]:
             f"{name!r} tells of returns, refunds or cancellations in {counted(counts[name], 'row')}, which "
             "count as the others do: leave them out, or tell the kinds by "
             f"--kind-column {quote(name)} --kind VALUE --kind VALUE=negative"
+        )
+
+
+def prepare_warnings(
+    source: Source, log: Log, columns: Columns, histories: Histories, repeats: Repeats, doubts: Iterable[str]
+) -> Iterator[str]:
+    """Yield one sentence per choice and per surprise, including the sentences of `doubtful_rows`."""
+    is_log = columns.time != ORDER
+    if is_log:
+        yield f"time: {log.time.note}"
+    yield from log.notes
+    for _, table in source.parts:
+        if len(table.files) > 1:
+            first, *_, last = (file.relative_to(table.path).as_posix() for file in table.files)
+            yield f"{table.path}: {len(table.files):,} parts by the numbers in their names, {first} to {last}"
+    if source.unread:
+        yield f"not read: {names_of(source.unread)}"
+    yield from doubts
+    if is_log:
+        yield from _odd(histories, columns)
+        yield from _without_zeros(histories, columns)
+        if histories.accounts is not None and histories.accounts.fast:
+            yield from _too_fast(histories.accounts)
+    if not repeats.targets:
+        noun = "event" if histories.targets is None else "target"
+        yield f"the split leaves no {noun} for the test, so no model can be evaluated; " + (
+            "choose another --split" if is_log else "give more queries, or their parts by --query-split"
+        )
+    if repeats.in_visit:
+        yield (
+            f"{repeats.in_visit:.1%} of the training events repeat an item of the same visit (no half hour "
+            "without an event), such as a purchase after a view; they don't count as users who come back"
+            + _EASY
+            * (len(read_kinds(log.kinds)) > 1)
+        )
+    if repeats.repeated_targets:
+        where = "an earlier visit of their user" if repeats.in_visit else "their user"
+        policy = (
+            "strongest, which keeps the event of the largest weight"
+            if log.has_weights or log.kinds
+            else "first, which keeps only first uses"
+        )
+        yield (
+            f"{repeats.share:.1%} of the training events repeat an item of {where}, and "
+            f"{repeats.repeated_targets:,} of {repeats.targets:,} test targets were used before; evaluation "
+            "and the service leave out used items by default, so these can't be hit: if users come back for "
+            "the same items, train with --set evaluation.exclude_seen=false, else prepare with --duplicates "
+            f"{policy}"
         )
 
 
@@ -259,8 +256,6 @@ def _without_zeros(histories: Histories, columns: Columns) -> Iterator[str]:
 
 def _too_fast(accounts: Accounts) -> Iterator[str]:
     """Warn of accounts that can't be people, by the pace of their events."""
-    if not accounts.fast:
-        return
     sizes = accounts.fast.values()
     limit = min(round(math.sqrt(accounts.others * min(sizes))), min(sizes) - 1)
     named = ", ".join([*map(repr, sorted(accounts.fast)[:_SHOWN]), *["..."] * (len(sizes) > _SHOWN)])

@@ -23,7 +23,13 @@ from turret.data.reading.tables import (
     readable,
     refuse_columns,
 )
-from turret.data.reading.unpacking import as_utf8, plain_name, unpacked, without_broken_lines
+from turret.data.reading.unpacking import (
+    COMPRESSED,
+    COMPRESSED_NAME,
+    as_utf8,
+    unpacked,
+    without_broken_lines,
+)
 
 FORMATS = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
@@ -45,11 +51,13 @@ def scan(path: Path, settings: FileFormat, work: Path) -> Table:
         raise SourceError(absent(path))
     _refuse_names([path])
     with readable(path), path.open("rb") as stream:
-        if not stream.read(1):
+        head = stream.read(10)
+        if not head:
             raise SourceError(f"{path} is empty; export it again")
     if path.suffix.lower() == ".parquet":
         _refuse_versions(path.parent, [])
-    return _scan_content(*unpacked(path, work), path, settings, work)
+    content, name = unpacked(path, work) if COMPRESSED.match(head) else (path, path.name)
+    return _scan_content(content, name, path, settings, work)
 
 
 def absent(path: Path) -> str:
@@ -61,7 +69,7 @@ def absent(path: Path) -> str:
 
 def stem_and_format(path: Path) -> tuple[str, str | None]:
     """Return the name of a file in lower case without its suffixes, and the format that they state."""
-    name = plain_name(path.name).lower()
+    name = COMPRESSED_NAME.sub("", path.name).lower()
     suffix = next((ending for ending in FORMATS if name.endswith(ending)), None)
     return (name, None) if suffix is None else (name.removesuffix(suffix), FORMATS[suffix])
 

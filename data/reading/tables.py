@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 
 from turret.data.errors import SourceError, TextEncodingError
+from turret.data.manifest import BadRows
 from turret.data.reading.encodings import encoding_sentence
 from turret.data.reading.schema import ColumnSettings, FeatureColumns
 
@@ -29,6 +30,10 @@ class Malformed:
     def and_line(self, row: int, problem: str) -> "Malformed":
         """Return these lines and one more line."""
         return Malformed(self.count + 1, (*self.examples, {"row": row, "problem": problem})[:EXAMPLES])
+
+    def bad_rows(self, kind: str) -> BadRows:
+        """Return the lines as bad rows of this kind."""
+        return BadRows(kind=kind, count=self.count, examples=list(self.examples))
 
     def and_others(self, others: "Malformed") -> "Malformed":
         """Return these lines and `others`."""

@@ -106,7 +106,8 @@ def further_forms(reader: TimeReader, unread: pl.Series, name: str) -> tuple[str
     number = pl.col(TIME).cast(pl.Int64, strict=False)
     # A reader of numbers in some units has already tried the other units, or the units are stated.
     are_numbers = (
-        reader.per_second is None and _count(sample, _in_own_unit(number, list(PER_SECOND), True)) > 0
+        reader.per_second is None
+        and sample.select(_in_own_unit(number, list(PER_SECOND), True).count()).item() > 0
     )
     return (*formats, *[NUMBERS] * (are_numbers and NUMBERS not in known))
 
@@ -323,20 +324,12 @@ def _text_reader(
     sample = rows.filter(pl.col(TIME).is_not_null()).head(_SAMPLE).collect(engine="streaming")
     is_read = bool(stated) and sample["is_read"].any()
     sample = sample.filter(~pl.col("is_read"))
-    rounded = sample.filter(is_rounded(pl.col(TIME)))
-    if len(rounded) and sample.select((digits_behind(pl.col(TIME)) < _SECONDS).all()).item():
-        # A spreadsheet wrote these times with six digits, which tell only hours or days.
-        text = pl.when(~is_rounded(text)).then(text)
-        if len(rounded) == len(sample):
-            raise ColumnError(
-                f"the times of column {name!r} were rounded by a spreadsheet, as {rounded[TIME][0]}; export "
-                "them from the source itself, or format the column as text or date before saving it"
-            )
-        sample = sample.filter(~is_rounded(pl.col(TIME)))
-    numbers = _count(sample, pl.col(TIME).cast(pl.Float64, strict=False))
-    counts = _day_counts(sample)
+    if sample[TIME].str.contains_any(["e", "E"]).any():
+        text, sample = _without_rounded(text, sample, name)
+    numbers = sample[TIME].cast(pl.Float64, strict=False).count()
+    counts = _day_counts(sample) if numbers < len(sample) else {}  # no date is a number, too
     if not (any(counts.values()) or forms or stated):
-        are_whole = _count(sample, pl.col(TIME).cast(pl.Int64, strict=False)) == numbers
+        are_whole = sample[TIME].cast(pl.Int64, strict=False).count() == numbers
         dtype = pl.Int64() if are_whole else pl.Float64()
         return _number_reader(frame, name, text.cast(dtype, strict=False), dtype, settings)
     if not stated:
@@ -359,10 +352,29 @@ def _text_reader(
     return _without_wrong_clocks(reader, frame, name)
 
 
+def _without_rounded(text: pl.Expr, sample: pl.DataFrame, name: str) -> tuple[pl.Expr, pl.DataFrame]:
+    """Leave out the times that a spreadsheet wrote with six digits, which tell only hours or days.
+
+    Raises ColumnError where these are all times of the sample.
+    """
+    rounded = sample.filter(is_rounded(pl.col(TIME)))
+    if rounded.is_empty() or not sample.select((digits_behind(pl.col(TIME)) < _SECONDS).all()).item():
+        return text, sample
+    if len(rounded) == len(sample):
+        raise ColumnError(
+            f"the times of column {name!r} were rounded by a spreadsheet, as {rounded[TIME][0]}; export "
+            "them from the source itself, or format the column as text or date before saving it"
+        )
+    return pl.when(~is_rounded(text)).then(text), sample.filter(~is_rounded(pl.col(TIME)))
+
+
 def _day_counts(sample: pl.DataFrame) -> dict[str, int]:
     """Count the texts of a sample that each format of days reads."""
     full = sample.filter(~pl.col(TIME).str.contains(_SHORT_YEAR))
-    return {days: _count(full if "%Y" in days else sample, _parse(pl.col(TIME), days)) for days in _DAYS}
+    return {
+        days: (full if "%Y" in days else sample).select(_parse(pl.col(TIME), days).count()).item()
+        for days in _DAYS
+    }
 
 
 def _formats(sample: pl.DataFrame, counts: dict[str, int], name: str) -> list[str]:
@@ -384,10 +396,6 @@ def _formats(sample: pl.DataFrame, counts: dict[str, int], name: str) -> list[st
                 "choose one with --time-format"
             )
     return [days for days in formats if counts[days] >= counts.get(_DAY_OR_MONTH.get(days, ""), 0)]
-
-
-def _count(sample: pl.DataFrame, value: pl.Expr) -> int:
-    return int(sample.select(value.is_not_null().sum()).item())
 
 
 def _parse(text: pl.Expr, days: str) -> pl.Expr:

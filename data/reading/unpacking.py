@@ -18,7 +18,7 @@ from turret.data.errors import SourceError
 from turret.data.reading.encodings import encoding_sentence
 from turret.data.reading.tables import Malformed, readable
 
-_SUFFIX = re.compile(r"\.(gz|gzip|zst|zstd|bz2|xz|zip)$", re.IGNORECASE)
+COMPRESSED_NAME = re.compile(r"\.(gz|gzip|zst|zstd|bz2|xz|zip)$", re.IGNORECASE)
 _CHUNK = 1 << 20
 _LAYERS = 2  # such as a zip of one .csv.gz; some files decompress to themselves
 DAMAGED = (
@@ -42,11 +42,6 @@ _MARKS = {
 }
 
 
-def plain_name(name: str) -> str:
-    """Return a file name without the suffix of a compression."""
-    return _SUFFIX.sub("", name)
-
-
 def unpacked(path: Path, work: Path) -> tuple[Path, str]:
     """Return a file with the decompressed content of `path`, and the name of that content.
 
@@ -63,7 +58,7 @@ def unpacked(path: Path, work: Path) -> tuple[Path, str]:
             break
         target = new_file(work, "unpacked")
         try:
-            name = unpack(content, target) or plain_name(name)
+            name = unpack(content, target) or COMPRESSED_NAME.sub("", name)
         except DAMAGED as error:
             raise SourceError(f"{path} can't be decompressed: {error}; fetch or export it again") from None
         if content != path:
@@ -121,6 +116,8 @@ _UNPACK: tuple[tuple[bytes, Callable[[Path, Path], str | None]], ...] = (
     (rb"\x28\xb5\x2f\xfd", _unpack_zstandard),
     (rb"PK(\x03\x04|\x05\x06)", _unpack_zip),
 )
+COMPRESSED = re.compile(b"|".join(magic for magic, _ in _UNPACK))
+"""The first ten bytes, at most, of a file that `unpacked` decompresses."""
 
 
 def as_utf8(content: Path, path: Path, encoding: str, work: Path) -> Path:

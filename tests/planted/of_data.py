@@ -129,9 +129,8 @@ def a_negative_belongs_to_an_event_of_another_user(
 
 
 @planted("data.events.labels:label_value", "data/test_labels.py")
-def a_label_that_is_neither_0_nor_1_is_negative(original: Any, columns: Any, schema: Any) -> Any:
-    value = original(columns, schema)
-    return None if value is None else value.fill_null(-1)
+def a_label_that_is_neither_0_nor_1_is_negative(original: Any, name: Any, dtype: Any) -> Any:
+    return original(name, dtype).fill_null(-1)
 
 
 @planted("data.reading.queries:_part_of", "data/test_queries.py")
