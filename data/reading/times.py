@@ -197,9 +197,15 @@ def _number_reader(
     value = value.cast(pl.Int64 if is_integer else pl.Float64, strict=False)
     finite = value if is_integer else pl.when(value.is_finite()).then(value)
     shares: dict[str, float] = {settings.time_unit: 1.0}
-    are_likely = False
+    units, likely = list[str](), _likely_times()
     if settings.time_unit == "auto":
-        shares, are_likely = _unit_shares(frame, finite)
+        ends = frame.select(least=finite.min(), most=finite.max())
+        least, most = ends.collect(engine="streaming").row(0)
+        for unit, scale in PER_SECOND.items() if least is not None else ():
+            if YEAR_1990 * scale <= least <= most <= likely[1] / 1000 * scale:
+                units.append(unit)
+        # In nearly all logs, the range shows that all times are likely in one unit.
+        shares = {units[0]: 1.0} if units else _unit_shares(frame, finite)
     elif settings.time_unit != "number":
         _refuse_other_unit(frame.head(_SAMPLE), finite, settings.time_unit, name)
     if sum(shares.values()) < _MIN_SHARE:
@@ -211,16 +217,7 @@ def _number_reader(
         shares = {"number": 1.0}
     unit = next(iter(shares))
     if unit == "number":
-        is_whole = is_integer or _value(frame, (finite == finite.floor()).all())
-        number = finite.cast(pl.Int64 if is_whole else pl.Float64, strict=False)
-        first, last = (seconds / 86_400 + _SERIAL_1970 for seconds in (YEAR_1990, YEAR_2100))
-        serial = number.is_between(first, last)
-        if not is_whole and (_value(frame, serial.mean()) or 0.0) >= _MIN_SHARE:
-            time = ((number - _SERIAL_1970) * 86_400_000).round().cast(pl.Int64)
-            days = "dates as a spreadsheet counts them, in days since 1899-12-30"
-            note = f"{name!r} holds numbers that are {days}"
-            return _without_wrong_clocks(TimeReader("timestamp", time, note), frame, name)
-        return TimeReader("number", number, f"{name!r} holds plain numbers{_as_days(frame, number)}")
+        return _plain_reader(frame, name, finite, is_integer)
     time, note = _in_unit(value, unit, is_integer), f"{name!r} holds {unit} since 1970"
     if dtype in (pl.Float16, pl.Float32):
         note += _COARSE
@@ -233,9 +230,21 @@ def _number_reader(
     reader = TimeReader("timestamp", time, note, PER_SECOND[unit])
     if settings.time_unit != "auto":
         return replace(reader, likely=_no_future())
-    return (
-        replace(reader, likely=_likely_times()) if are_likely else _without_wrong_clocks(reader, frame, name)
-    )
+    return replace(reader, likely=likely) if units else _without_wrong_clocks(reader, frame, name)
+
+
+def _plain_reader(frame: pl.LazyFrame, name: str, finite: pl.Expr, is_integer: bool) -> TimeReader:
+    """Return the reader of numbers in no unit: days as spreadsheets count them, or plain numbers."""
+    is_whole = is_integer or _value(frame, (finite == finite.floor()).all())
+    number = finite.cast(pl.Int64 if is_whole else pl.Float64, strict=False)
+    first, last = (seconds / 86_400 + _SERIAL_1970 for seconds in (YEAR_1990, YEAR_2100))
+    serial = number.is_between(first, last)
+    if not is_whole and (_value(frame, serial.mean()) or 0.0) >= _MIN_SHARE:
+        time = ((number - _SERIAL_1970) * 86_400_000).round().cast(pl.Int64)
+        days = "dates as a spreadsheet counts them, in days since 1899-12-30"
+        note = f"{name!r} holds numbers that are {days}"
+        return _without_wrong_clocks(TimeReader("timestamp", time, note), frame, name)
+    return TimeReader("number", number, f"{name!r} holds plain numbers{_as_days(frame, number)}")
 
 
 def _refuse_other_unit(sample: pl.LazyFrame, number: pl.Expr, stated: str, name: str) -> None:
@@ -268,29 +277,25 @@ def _value(frame: pl.LazyFrame, value: pl.Expr) -> Any:
 
 
 def _in_unit(value: pl.Expr, unit: str, is_integer: bool) -> pl.Expr:
-    """Convert numbers of the years 1 to 9999 to milliseconds; null for others."""
+    """Convert numbers of the years 1 to 9999 to whole milliseconds; null for others."""
     scale = PER_SECOND[unit]
     # These years in nanoseconds lie outside 64 bits.
     first, last = max(YEAR_1 * scale, -(2**63)), min(YEAR_10000 * scale, 2**63 - 1)
-    return _scaled(pl.when(value.is_between(first, last, closed="left")).then(value), scale, is_integer)
+    value = pl.when(value.is_between(first, last, closed="left")).then(value)
+    if not is_integer:
+        return (value * 1000 / scale).round().cast(pl.Int64)
+    # Multiplying first would overflow for microseconds.
+    return value * (1000 // scale) if scale <= 1000 else value // (scale // 1000)
 
 
 def _in_own_unit(value: pl.Expr, units: Sequence[str], is_integer: bool) -> pl.Expr:
     """Convert numbers that are times between 1990 and 2100 in one of the units; null for others."""
     plausible = {unit: pl.when(_is_plausible(value, unit)).then(value) for unit in units}
-    return pl.coalesce(_scaled(number, PER_SECOND[unit], is_integer) for unit, number in plausible.items())
+    return pl.coalesce(_in_unit(number, unit, is_integer) for unit, number in plausible.items())
 
 
 def _is_plausible(value: pl.Expr, unit: str) -> pl.Expr:
     return value.is_between(YEAR_1990 * PER_SECOND[unit], YEAR_2100 * PER_SECOND[unit])
-
-
-def _scaled(value: pl.Expr, per_second: int, is_integer: bool) -> pl.Expr:
-    """Convert units of 1 / `per_second` seconds to whole milliseconds."""
-    if not is_integer:
-        return (value * 1000 / per_second).round().cast(pl.Int64)
-    # Multiplying first would overflow for microseconds.
-    return value * (1000 // per_second) if per_second <= 1000 else value // (per_second // 1000)
 
 
 def _from_digits(value: pl.Expr) -> pl.Expr:
@@ -299,19 +304,12 @@ def _from_digits(value: pl.Expr) -> pl.Expr:
     return pl.coalesce(_strptime(text, form) for form in _DIGITS)
 
 
-def _unit_shares(frame: pl.LazyFrame, finite: pl.Expr) -> tuple[dict[str, float], bool]:
-    """Return the shares of times from 1990 to 2100 by unit, largest first; and whether all are likely."""
-    last = _likely_times()[1] / 1000
-    ends = frame.select(least=finite.min(), most=finite.max())
-    least, most = ends.collect(engine="streaming").row(0)
-    # In nearly all logs, the range shows that all times are likely in one unit.
-    for unit, scale in PER_SECOND.items():
-        if least is not None and YEAR_1990 * scale <= least <= most <= last * scale:
-            return {unit: 1.0}, True
+def _unit_shares(frame: pl.LazyFrame, finite: pl.Expr) -> dict[str, float]:
+    """Return the shares of times from 1990 to 2100 by unit, largest first."""
     shares = {unit: _is_plausible(finite, unit).mean() for unit in PER_SECOND}
     row = frame.select(**shares).collect(engine="streaming").row(0, named=True)
     units = sorted((unit for unit in PER_SECOND if row[unit]), key=row.__getitem__, reverse=True)
-    return {unit: row[unit] for unit in units}, False
+    return {unit: row[unit] for unit in units}
 
 
 def _text_reader(
