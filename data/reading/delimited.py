@@ -126,6 +126,10 @@ class _Form:
         return problem, is_open
 
 
+_Records = tuple[Path, _Form, list[str], Malformed]
+"""A file without malformed records: its path, form and columns, and the records that are left out."""
+
+
 def scan_delimited(content: Path, path: Path, settings: FileFormat, work: Path) -> Table:
     """Scan the file `content` of UTF-8; every value is text and an empty one is null.
 
@@ -135,11 +139,24 @@ def scan_delimited(content: Path, path: Path, settings: FileFormat, work: Path) 
     """
     form, columns = _read_header(content, path, settings)
     with readable(path):
-        result = None
+        records = None
         is_plain = form.delimiter.isascii() and form.quote.isascii() and len(form.delimiter) == 1
         if is_plain and not form.is_spaced and form.skipped == settings.has_header:
-            result = _scan_lines(content, form, columns, work)
-        frame, malformed = result or _rewrite(content, form, columns, work)
+            records = _checked_lines(content, form, columns, work)
+        file, form, columns, malformed = records or _rewritten(content, form, columns, work)
+        frame = pl.scan_csv(
+            file,
+            glob=False,
+            has_header=False,
+            skip_lines=form.skipped,
+            schema=dict.fromkeys(columns, pl.String),
+            separator=form.delimiter,
+            quote_char=form.quote or None,
+            row_index_name=None if ROW in columns else ROW,
+            row_index_offset=1 + form.skipped,
+        )
+    is_row = pl.any_horizontal(pl.all().exclude(ROW).is_not_null())
+    frame = frame.filter(is_row).with_columns(pl.col(ROW).cast(pl.Int64))
     return Table(frame, path, is_text=True, malformed=malformed, files=(path,))
 
 
@@ -185,13 +202,11 @@ def _read_header(content: Path, path: Path, settings: FileFormat) -> tuple[_Form
     ]
 
 
-def _scan_lines(
-    content: Path, form: _Form, columns: list[str], work: Path
-) -> tuple[pl.LazyFrame, Malformed] | None:
-    """Scan a file of one record a line in place, or else a copy without the malformed lines.
+def _checked_lines(content: Path, form: _Form, columns: list[str], work: Path) -> _Records | None:
+    """Return a file of one record a line as it is, or else a copy without the malformed lines.
 
-    Returns None if the lines of polars are not the records of the file: if the header is no line (in a file
-    with other line ends), or a malformed line has a quote, which may begin a record.
+    The result is None if the lines of polars are not the records of the file: if the header is no line (in a
+    file with other line ends), or a malformed line has a quote, which may begin a record.
     """
     line, width, has_quote = pl.col("line"), len(columns), pl.lit(False)
     unmarked = line.str.strip_prefix(_MARK)  # concatenated files have the mark inside
@@ -216,7 +231,7 @@ def _scan_lines(
     if problems["has_quote"].any() or (problems[ROW] <= form.skipped).any():
         return None
     if problems.is_empty():
-        return _scan(content, form, columns), Malformed()
+        return content, form, columns, Malformed()
     examples = [
         {"row": row, "problem": _HEADER if count is None else f"{count} of {width} fields"}
         for row, count, _ in problems.head(EXAMPLES).rows()
@@ -226,27 +241,12 @@ def _scan_lines(
     records.select(pl.concat_str(pl.col(ROW), unmarked, separator=form.delimiter)).sink_csv(
         target, include_header=False, quote_style="never", separator="\x1f"
     )
-    return _scan(target, replace(form, skipped=0), [ROW, *columns]), Malformed(len(problems), tuple(examples))
+    malformed = Malformed(len(problems), tuple(examples))
+    return target, replace(form, skipped=0), [ROW, *columns], malformed
 
 
-def _scan(path: Path, form: _Form, columns: list[str]) -> pl.LazyFrame:
-    frame = pl.scan_csv(
-        path,
-        glob=False,
-        has_header=False,
-        skip_lines=form.skipped,
-        schema=dict.fromkeys(columns, pl.String),
-        separator=form.delimiter,
-        quote_char=form.quote or None,
-        row_index_name=None if ROW in columns else ROW,
-        row_index_offset=1 + form.skipped,
-    )
-    values = pl.all().exclude(ROW)
-    return frame.filter(pl.any_horizontal(values.is_not_null())).with_columns(pl.col(ROW).cast(pl.Int64))
-
-
-def _rewrite(content: Path, form: _Form, columns: list[str], work: Path) -> tuple[pl.LazyFrame, Malformed]:
-    """Scan a copy of the records of a file as plain CSV with line numbers, and count the malformed ones."""
+def _rewritten(content: Path, form: _Form, columns: list[str], work: Path) -> _Records:
+    """Copy the records of a file as plain CSV with line numbers, and count the malformed ones."""
     malformed, target = Malformed(), new_file(work, "csv")
     with (
         content.open(encoding=_UTF8, newline="") as source,
@@ -258,4 +258,4 @@ def _rewrite(content: Path, form: _Form, columns: list[str], work: Path) -> tupl
                 malformed = malformed.and_line(number, record)
             elif record:
                 writer.writerow([number, *record])
-    return _scan(target, _Form(",", '"', is_spaced=False, skipped=0), [ROW, *columns]), malformed
+    return target, _Form(",", '"', is_spaced=False, skipped=0), [ROW, *columns], malformed
