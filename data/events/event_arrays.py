@@ -45,13 +45,6 @@ class Events:
             return np.ones(len(self), dtype=np.bool_)
         return np.isin(self.kinds, kinds)
 
-    def sorted(self) -> "Events":
-        """Return the events sorted by user, part and time (stable)."""
-        keys: list[NDArray[Any]] = [self.users, self.times]
-        if self.parts is not None:
-            keys.insert(1, self.parts)
-        return self.take(stable_order(keys))
-
     def renumbered(self, users: NDArray[np.int32], items: NDArray[np.int32]) -> "Events":
         """Return the events with user row u as `users[u]` and item row i as `items[i]`."""
         return replace(self, users=users[self.users], items=items[self.items])
@@ -123,43 +116,32 @@ class EventFiles:
         totals[users + 1] = counts
         totals = np.cumsum(totals)
         first_users = user_blocks(totals)
-        buckets = _divide(self, users, items, totals, first_users, work)
-        shutil.rmtree(self.folder)
-        edges = totals[first_users].tolist()
+        count, edges = len(first_users) - 1, totals[first_users].tolist()
+        # NumPy uses a radix sort for 16-bit integers.
+        numbers = np.arange(count, dtype=np.uint16 if count <= 1 << 16 else np.uint32)
+        bucket_of = np.repeat(numbers, np.diff(first_users))
+
+        def divide(first: int) -> tuple[Events, NDArray[np.int64]]:
+            last = min(first + PIECE, len(self))
+            events = Events(**self.read(first, last)).renumbered(users, items)
+            buckets = bucket_of[events.users]
+            ends = np.cumsum(np.bincount(buckets, minlength=count))
+            return events.take(np.argsort(buckets, kind="stable")), ends
 
         def sort(bucket: int) -> Events:
-            return change(Events(**buckets.read(edges[bucket], edges[bucket + 1])).sorted())
+            events = Events(**files.read(edges[bucket], edges[bucket + 1]))
+            parts = [] if events.parts is None else [events.parts]
+            return change(events.take(stable_order([events.users, *parts, events.times])))
 
-        yield from map_ordered(sort, range(len(edges) - 1))
-        shutil.rmtree(buckets.folder)
-
-
-def _divide(
-    log: EventFiles,
-    users: NDArray[np.int32],
-    items: NDArray[np.int32],
-    totals: NDArray[np.int64],
-    first_users: NDArray[np.int64],
-    work: Path,
-) -> EventFiles:
-    """Write the buckets end to end, the events of each in the order of the log."""
-    count = len(first_users) - 1
-    # NumPy uses a radix sort for 16-bit integers.
-    numbers = np.arange(count, dtype=np.uint16 if count <= 1 << 16 else np.uint32)
-    bucket_of = np.repeat(numbers, np.diff(first_users))
-
-    def divide(first: int) -> tuple[Events, NDArray[np.int64]]:
-        events = Events(**log.read(first, min(first + PIECE, len(log)))).renumbered(users, items)
-        buckets = bucket_of[events.users]
-        ends = np.cumsum(np.bincount(buckets, minlength=count))
-        return events.take(np.argsort(buckets, kind="stable")), ends
-
-    positions = totals[first_users].tolist()
-    with EventFiles(work / "buckets", log.columns) as files:
-        for events, ends in map_ordered(divide, range(0, len(log), PIECE)):
-            start = 0
-            for bucket, end in enumerate(ends.tolist()):
-                files.write(events.take(slice(start, end)), positions[bucket])
-                positions[bucket] += end - start
-                start = end
-    return files
+        # The buckets are end to end, the events of each in the order of the log.
+        positions = [*edges]
+        with EventFiles(work / "buckets", self.columns) as files:
+            for events, ends in map_ordered(divide, range(0, len(self), PIECE)):
+                start = 0
+                for bucket, end in enumerate(ends.tolist()):
+                    files.write(events.take(slice(start, end)), positions[bucket])
+                    positions[bucket] += end - start
+                    start = end
+        shutil.rmtree(self.folder)
+        yield from map_ordered(sort, range(count))
+        shutil.rmtree(files.folder)

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -35,16 +36,22 @@ Core = tuple[Mask, Mask]
 
 @dataclass(frozen=True)
 class Block:
-    """All events of consecutive users, in order.
+    """All events of consecutive users, in order, which are read from `files` when they are first used.
 
     `events.users` are relative to `first`, the row of the block's first user; `offsets` int64 [users + 1] are
     the users' bounds in `events`, and `start` is the position of the first event among all events.
     """
 
+    files: EventFiles
     first: int
     start: int
     offsets: NDArray[np.int64]
-    events: Events
+
+    @cached_property
+    def events(self) -> Events:
+        """The events."""
+        users = np.repeat(np.arange(len(self.offsets) - 1, dtype=np.int32), np.diff(self.offsets))
+        return Events(users=users, **self.files.read(self.start, self.start + int(self.offsets[-1])))
 
     @property
     def users(self) -> slice:
@@ -81,17 +88,14 @@ class Histories:
 
     def by_block(self, function: Callable[[Block], Result]) -> Iterator[Result]:
         """Yield `function(block)` for all blocks, in order; several threads call `function`."""
-        return map_ordered(lambda users: function(self._block(*users)), pairwise(user_blocks(self.offsets)))
+        edges = pairwise(user_blocks(self.offsets).tolist())
+        bounds = ((first, self.offsets[first : last + 1]) for first, last in edges)
+        blocks = (Block(self.files, first, int(ends[0]), ends - ends[0]) for first, ends in bounds)
+        return map_ordered(function, blocks)
 
     def by_user(self, function: Callable[[Block], NDArray[np.int64]]) -> NDArray[np.int64]:
         """Return the rows of all users, [U, ...], where `function` gives the rows of a block's users."""
         return np.concatenate(list(self.by_block(function)))
-
-    def _block(self, first: int, last: int) -> Block:
-        start, end = self.offsets[[first, last]].tolist()
-        offsets = self.offsets[first : last + 1] - start
-        users = np.repeat(np.arange(last - first, dtype=np.int32), np.diff(offsets))
-        return Block(first, start, offsets, Events(users=users, **self.files.read(start, end)))
 
 
 def write_histories(
