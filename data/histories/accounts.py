@@ -25,8 +25,7 @@ def left_out_of(folder: Path) -> list[str]:
     """Return the users whom `save_left_out` has written."""
     if not (folder / _LEFT_OUT).exists():
         return []
-    users = Vocabulary.load(folder / _LEFT_OUT)
-    return [str(user) for user in users.ids(range(len(users)))]
+    return [*map(str, Vocabulary.load(folder / _LEFT_OUT).all_ids)]
 
 
 @dataclass

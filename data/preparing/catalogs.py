@@ -245,7 +245,7 @@ def write_catalogs(
     if config.display != NO_DISPLAY:
         _check_display(config.display, rows.answers)
     if config.queries is not None:
-        texts = [*map(text_of, histories.users.ids(range(len(histories.users))))]
+        texts = [*map(text_of, histories.users.all_ids)]
         is_train = splits[:, 0] > histories.offsets[:-1]
         queries = [text for text, known in zip(texts, is_train, strict=True) if known]
         vocabulary = _shared_grams(rows, queries)
@@ -281,7 +281,7 @@ def _read_rows(
     field_names: tuple[str, ...] | None,
 ) -> tuple[_Rows, list[str]]:
     """Read the rows of `vocabulary`, and those of the items without an event, with sentences on choices."""
-    ids = [*map(str, vocabulary.ids(range(len(vocabulary))))]
+    ids = [*map(str, vocabulary.all_ids)]
     rows, notes = _Rows({}, {}, {}, {}, []), list[str]()
     if entries is not None:
         if entries.id_column in {name for _, name in chosen.by_kind()}:

@@ -184,7 +184,6 @@ def prepare_warnings(
     yield from doubts
     if is_log:
         yield from _odd(histories, columns)
-        yield from _without_zeros(histories, columns)
         if histories.accounts is not None and histories.accounts.fast:
             yield from _too_fast(histories.accounts)
     if not repeats.targets:
@@ -216,7 +215,7 @@ def prepare_warnings(
 
 
 def _odd(histories: Histories, columns: Columns) -> Iterator[str]:
-    """Warn of equal times, items that do not recur, and a user with an improbable share of the events."""
+    """Warn of equal times, items that do not recur, a user with a large share of the events, and odd ids."""
     if histories.first == histories.last and len(histories) > len(histories.users):
         yield (
             "all events have one time, so their order is that of the file; if this is the time of an export, "
@@ -236,13 +235,9 @@ def _odd(histories: Histories, columns: Columns) -> Iterator[str]:
             f"user {user!r} has {share:.1%} of the events; if it stands for nobody, leave them out with "
             f"--null {columns.user}={user} --on-bad drop"
         )
-
-
-def _without_zeros(histories: Histories, columns: Columns) -> Iterator[str]:
-    """Warn of ids that occur with zeros in front and also without these zeros."""
     for name, vocabulary in ((columns.user, histories.users), (columns.item, histories.items)):
         if vocabulary.kind == "string":
-            texts = pl.Series(vocabulary.ids(range(len(vocabulary))), dtype=pl.String)
+            texts = pl.Series(vocabulary.all_ids, dtype=pl.String)
             digits = texts.filter(texts.str.contains(r"^\d+$"))
             plain = digits.str.strip_chars_start("0")
             if count := len(digits) - plain.n_unique():
