@@ -6,7 +6,7 @@ fingerprint. The manifest is written last, so older data stays whole until then.
 
 import re
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
@@ -113,24 +113,20 @@ class Objects:
 
 
 @contextmanager
-def local_copies(places: Iterable[Place | None], target: Path) -> Iterator[dict[Place, Path]]:
-    """Yield copies of the URLs among `places`, by URL, in a hidden folder beside `target`.
+def local_copies(urls: Sequence[str], target: Path) -> Iterator[dict[Place, Path]]:
+    """Yield copies of the objects by URL, in a hidden folder beside `target` that goes with the block.
 
-    The folder is removed after the block. A `TurretError` of the block names the URLs and not the copies.
-    Raises SourceError for a URL with nothing at it, and as `Objects` does.
+    A `TurretError` of the block names the URLs and not the copies. Raises SourceError for a URL with nothing
+    at it, and as `Objects` does.
     """
-    urls = list(dict.fromkeys(place for place in places if isinstance(place, str)))
     copies = dict[Place, Path]()
-    if not urls:
-        yield copies
-        return
     with temporary_folder(target.parent / f".{target.name}.{uuid.uuid4().hex}.new") as folder:
-        for number, url in enumerate(urls):
+        for url in urls:
             objects = Objects(url)
             sizes = objects.sizes()
             if not sizes:
                 raise SourceError(f"there is no object at or below {url}; check the bucket and the path")
-            copies[url] = folder / str(number) / objects.url.rpartition("/")[2]
+            copies[url] = folder / str(len(copies)) / objects.url.rpartition("/")[2]
             objects.download(sizes, copies[url])
         try:
             yield copies

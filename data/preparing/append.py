@@ -4,7 +4,7 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -103,7 +103,7 @@ def _append(
     with (
         suppress(_DeclinedError),
         new_prepared_folder(target, overwrite=True) as folder,
-        local_copies(config.places, target) as copies,
+        local_copies(config.urls, target) if config.urls else nullcontext(dict[Place, Path]()) as copies,
         progress("Appending", 3) as advance,
     ):
         with tempfile.TemporaryDirectory(dir=folder) as work:  # removed with the folder
@@ -380,7 +380,7 @@ def _old_events(old: PreparedData, piece: slice) -> Events:
 
 def _united(before: Vocabulary, keys: pl.Series) -> tuple[pl.Series, NDArray[np.int32]]:
     """Return the ids of the data in the order of its rows, then new ids; and the positions of `keys`."""
-    old = pl.Series("id", before.ids(range(len(before))))
+    old = pl.Series("id", before.all_ids)
     if before.kind == "integer" and keys.dtype == pl.String:
         integers = as_keys(keys, pl.Int64())
         keys = integers if len(integers) == len(keys) else keys

@@ -66,8 +66,6 @@ from turret.data.reading.schema import PrepareConfig
 from turret.data.reading.tables import EXAMPLES, Source
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from turret.data.events.spark import SparkEvents
 
 
@@ -91,16 +89,16 @@ def prepare(
     with (
         one_writer(target) if overwrite else nullcontext(),
         new_prepared_folder(target, overwrite) as folder,
-        local_copies(config.places, target) as copies,
+        local_copies(config.urls, target) if config.urls else nullcontext(dict[Place, Path]()) as copies,
         progress("Preparing", 3) as advance,
     ):
         # The work folder is removed with `folder`.
         with (
             tempfile.TemporaryDirectory(dir=folder) as work,
-            nullcontext() if engine is None else _session(engine) as session,
+            nullcontext(read_events) if engine is None else _spark_reader(engine) as read,
         ):
             source = open_source(config, Path(work), copies)
-            ingested = ingest_source(config, source, Path(work), session)
+            ingested = ingest_source(config, source, Path(work), read)
             if any("=" in entry for entry in config.format.nulls):
                 _refuse_unknown_nulls(config.format.nulls, source)
             advance(1)
@@ -122,17 +120,22 @@ def prepare(
     return report
 
 
-ReadEvents = tuple["EventFiles | SparkEvents", pl.Series, pl.Series, Counter[str], Counter[int]]
+Reader = Callable[
+    [Log, Path], tuple["EventFiles | SparkEvents", pl.Series, pl.Series, Counter[str], Counter[int]]
+]
 _MASTERS = "local, local[THREADS], spark://HOST:PORT, sc://HOST:PORT (Spark Connect), yarn or k8s://URL"
 _MASTER = re.compile(r"local(\[(\d+|\*)\])?|yarn|(spark|sc|k8s)://.+")
 
 
-def _session(engine: str) -> "AbstractContextManager[SparkSession]":
+@contextmanager
+def _spark_reader(engine: str) -> Iterator[Reader]:
+    """Yield the function that reads a log by the Spark master `engine`."""
     if not _MASTER.fullmatch(engine):  # this error needs no PySpark
         raise ConfigurationError(f"--engine {engine!r} is no Spark master; give {_MASTERS}")
-    from turret.data.events.spark import spark_session
+    from turret.data.events.spark import read_by_spark, spark_session
 
-    return spark_session(engine)
+    with spark_session(engine) as session:
+        yield partial(read_by_spark, session)
 
 
 @dataclass(frozen=True)
@@ -171,10 +174,10 @@ def ingest_source(
     config: PrepareConfig,
     source: Source,
     work: Path,
-    session: "SparkSession | None" = None,
+    read: Reader = read_events,
     is_continued: bool = False,
 ) -> IngestedSource:
-    """Validate and read a source, by Polars or a session of Spark; `work` is a folder for events.
+    """Validate and read a source by `read`, which is that of Spark or `read_events`, into the folder `work`.
 
     A log that is continued (`is_continued`) need not have events of every kind. Raises BadRowsError for bad
     rows unless they are to be dropped, EmptyDataError when no row is an event, and the errors of
@@ -182,7 +185,11 @@ def ingest_source(
     """
     config = config.model_copy(update={"columns": source.columns or config.columns})
     settings, form = config.columns, config.format
-    columns, usual = _chosen_columns(source, config)
+    existing, (_, first) = shared_columns(source), source.parts[0]
+    hint = "; if its first line is a row and no header, give --no-header"
+    may_lack_header = form.has_header and all(table.is_text for _, table in source.parts)
+    columns = choose_columns(settings, existing, str(first.path), hint if may_lack_header else "")
+    usual = columns.kind or next((name for name in KINDS if name in existing), None)
     with_kind, note = columns.model_copy(update={"kind": usual}), ""
     columns = with_kind if config.kinds or config.kinds_auto else columns
     items = users = None
@@ -196,11 +203,6 @@ def ingest_source(
     elif not is_continued and config.queries is None and (usual or config.kinds_auto):
         kinds, note = _proposed(source, with_kind, config)
         config = config.model_copy(update={"kinds": kinds})
-    read: Callable[[Log, Path], ReadEvents] = read_events
-    if session is not None:
-        from turret.data.events.spark import read_by_spark
-
-        read = partial(read_by_spark, session)
     log = validate(source.parts, columns, config, catalog)
     events, user_ids, item_ids, verdicts, labels = read(log, work)
     # Rows of other systems, and of rare kinds, may have times in another format.
@@ -212,11 +214,11 @@ def ingest_source(
         # Every answer is ranked, also one that no query has.
         item_ids = pl.concat([item_ids, as_keys(catalog, item_ids.dtype)]).unique(maintain_order=True)
     bad_rows, removed = log.dropped_rows(verdicts) if verdicts else ([], [])
-    malformed = [table.malformed for _, table in source.parts if table.malformed.count]
+    lines = [table.malformed for _, table in source.parts if table.malformed.count]
     by_kind = log.verdicts_by_kind() if log.kinds and bad_rows else {}
     if by_kind and (told := _bad_by_kind(by_kind)):
         log = replace(log, notes=(*log.notes, f"bad rows by kind: {told}"))
-    bad_rows = [*(lines.bad_rows("malformed line") for lines in malformed), *bad_rows]
+    bad_rows = [*(malformed.bad_rows("malformed line") for malformed in lines), *bad_rows]
     doubts = (*log.doubts, *doubtful_rows(source, log.time, columns))
     ingested = IngestedSource(
         source, columns, log, events, user_ids, item_ids, items, users, bad_rows, removed, doubts
@@ -226,18 +228,6 @@ def ingest_source(
     if columns.label or columns.negatives:
         check_labels(labels, columns)
     return ingested
-
-
-def _chosen_columns(source: Source, config: PrepareConfig) -> tuple[Columns, str | None]:
-    """Return the columns of the events, and the column of kinds, even if kinds are not wanted."""
-    existing = shared_columns(source)
-    try:
-        columns = choose_columns(config.columns, existing, str(source.parts[0][1].path))
-    except ColumnError as error:
-        has_header = config.format.has_header and all(table.is_text for _, table in source.parts)
-        hint = "; if its first line is a row and no header, give --no-header" if has_header else ""
-        raise ColumnError(f"{error}{hint}") from None
-    return columns, columns.kind or next((name for name in KINDS if name in existing), None)
 
 
 def _proposed(source: Source, columns: Columns, config: PrepareConfig) -> tuple[KindTable, str]:
@@ -339,7 +329,11 @@ def complete(
         histories, splits, time.kind == "timestamp", columns.kind is not None, ingested.log.kinds
     )
     files, sources = hash_files(folder), ingested.source.files
-    names = [with_urls(path.as_posix(), copies) for path in sources]
+    doubts = ingested.doubts
+    warnings = prepare_warnings(ingested.source, ingested.log, columns, histories, repeats, doubts)
+    names, sentences = [path.as_posix() for path in sources], [*notes, *warnings]
+    if copies:
+        names, sentences = ([with_urls(text, copies) for text in texts] for texts in (names, sentences))
     manifest = DataManifest(
         counts=Counts(events=len(histories), users=len(histories.users), items=len(histories.items)),
         columns=columns if config.queries is None else columns.model_copy(update={"time": None}),
@@ -366,10 +360,7 @@ def complete(
         files=files,
         fingerprint=fingerprint(files, time.kind, ingested.log.kinds),
     )
-    doubts = ingested.doubts
-    warnings = prepare_warnings(ingested.source, ingested.log, columns, histories, repeats, doubts)
-    sentences = tuple(with_urls(sentence, copies) for sentence in (*notes, *warnings))
-    return PrepareReport(target, manifest, sentences, doubts)
+    return PrepareReport(target, manifest, tuple(sentences), doubts)
 
 
 def _catalog_time(path: Path) -> str | None:

@@ -26,6 +26,7 @@ from turret.data.reading.tables import (
 from turret.data.reading.unpacking import (
     COMPRESSED,
     COMPRESSED_NAME,
+    MARKED,
     as_utf8,
     unpacked,
     without_broken_lines,
@@ -49,7 +50,6 @@ def scan(path: Path, settings: FileFormat, work: Path) -> Table:
         return join_parts(path, parts_of(path, settings), settings, work)
     if not path.is_file():
         raise SourceError(absent(path))
-    _refuse_names([path])
     with readable(path), path.open("rb") as stream:
         head = stream.read(10)
         if not head:
@@ -110,7 +110,6 @@ def join_parts(folder: Path, files: Sequence[Path], settings: FileFormat, work: 
     Folders called `name=value` are columns. Raises SourceError for no file with rows, for files of several
     formats, for files that are no parts of one table, and for a table with several versions.
     """
-    _refuse_names(files)
     _refuse_versions(folder, files)
     kinds = {kind: path for path in reversed(files) if (kind := stem_and_format(path)[1])}
     if len(kinds) > 1:
@@ -147,13 +146,6 @@ def join_parts(folder: Path, files: Sequence[Path], settings: FileFormat, work: 
     malformed = Malformed(sum(table.malformed.count for table in tables), tuple(examples[:EXAMPLES]))
     placed = tuple((start, table.path) for start, table in zip(starts, tables, strict=False))
     return Table(frame, folder, tables[0].is_text, malformed, tuple(files), placed)
-
-
-def _refuse_names(files: Sequence[Path]) -> None:
-    """Raise SourceError for a path with bytes that are not UTF-8, which Polars can't open."""
-    for path in files:
-        if re.search("[\ud800-\udfff]", str(path)):
-            raise SourceError(f"the name {str(path)!r} is not UTF-8; rename the file or the folder")
 
 
 def _refuse_versions(folder: Path, files: Sequence[Path]) -> None:
@@ -208,7 +200,9 @@ def _scan_content(content: Path, name: str, path: Path, settings: FileFormat, wo
     if kind == "parquet":
         return _scan_parquet([content], path)
     scan_text = scan_delimited if kind == "csv" else scan_json_lines
-    text = as_utf8(content, path, settings.encoding, work)
+    with content.open("rb") as stream:
+        is_utf8 = settings.encoding == "utf-8" and not MARKED.match(stream.read(4))
+    text = content if is_utf8 else as_utf8(content, path, settings.encoding, work)
     try:
         return scan_text(text, path, settings, work)
     except TextEncodingError:

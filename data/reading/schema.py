@@ -399,11 +399,11 @@ class PrepareConfig(_Settings):
         return settings
 
     @property
-    def places(self) -> list[Place | None]:
-        """The places of all files that are read, None for a file that is not given."""
-        places = [self.source, self.items, self.users]
+    def urls(self) -> list[str]:
+        """The places in object stores that are read."""
+        places = [self.items, self.users, self.source]
         if self.queries is not None:
             places.append(self.queries.source)
         if isinstance(self.split, FilesSplit):
             places += [self.split.train, self.split.validation, self.split.test]
-        return places
+        return [*dict.fromkeys(place for place in places if isinstance(place, str))]

@@ -132,7 +132,12 @@ def have_common_type(*types: pl.DataType) -> bool:
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """Turn polars' errors on reading `path` into a SourceError."""
+    """Turn polars' errors on reading `path` into a SourceError.
+
+    Polars can't open a path with bytes that are not UTF-8, so such a path is refused before the block.
+    """
+    if re.search("[\ud800-\udfff]", str(path)):
+        raise SourceError(f"the name {str(path)!r} is not UTF-8; rename the file or the folder")
     try:
         yield
     except FileNotFoundError:

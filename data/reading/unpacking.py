@@ -40,6 +40,8 @@ _MARKS = {
     rb"[^\0]\0[^\0]\0": "utf-16-le",
     rb"\0[^\0]\0[^\0]": "utf-16-be",
 }
+MARKED = re.compile(b"|".join(_MARKS), re.DOTALL)
+"""The first four bytes of a text that is in another encoding than UTF-8, whatever is stated."""
 
 
 def unpacked(path: Path, work: Path) -> tuple[Path, str]:

@@ -100,7 +100,7 @@ def test_a_missing_driver_is_named_by_its_extra(
 
 def test_copies_keep_their_names_and_are_made_once(store: str, tmp_path: Path) -> None:
     events, other = write(f"{store}/a/events.csv", "new\n"), write(f"{store}/b/events.csv", "old\n")
-    with local_copies([events, tmp_path, None, other, events], tmp_path / "prepared") as copies:
+    with local_copies([events, other], tmp_path / "prepared") as copies:
         assert list(copies) == [events, other]
         assert (copies[events].name, copies[events].read_text()) == ("events.csv", "new\n")
         assert copies[other].read_text() == "old\n"
