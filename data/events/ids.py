@@ -108,8 +108,9 @@ class IdColumn:
         """
         value, dtype = pl.col(self.raw), self.dtype
         if dtype.is_integer():
-            is_wide = dtype in (pl.UInt64, pl.Int128, pl.UInt128)
-            return self._without_nulls(value).cast(pl.String if is_wide else pl.Int64)
+            if dtype in (pl.UInt64, pl.Int128, pl.UInt128):
+                return self._without_nulls(value).cast(pl.String)
+            return self._without_nulls(value.cast(pl.Int64))
         if dtype.is_decimal():
             digits = value.cast(pl.String).str.replace(r"\.0+$", "")
             return pl.when(~digits.str.contains(".", literal=True) & ~digits.is_in(self.nulls)).then(digits)

@@ -67,14 +67,13 @@ class Accounts:
         for user in np.flatnonzero(is_kept & (counts >= FAST)).tolist() if self.has_times else ():
             times = np.sort(events.times[starts[user] : starts[user] + sizes[user]])
             is_fast[user] = (times[FAST - 1 :] - times[: 1 - FAST]).min() < _DAY
+        people = events if is_kept.all() else events.take(np.repeat(is_kept, sizes))
         with self._lock:
             self.others = max(self.others, int(counts[is_kept & ~is_fast].max(initial=1)))
             self.events += int(counts[is_kept].sum())
             if is_fast.any():
                 self.fast |= dict(zip(self.users.ids(rows[is_fast]), counts[is_fast].tolist(), strict=True))
-            if is_kept.all():
-                return events
-            people = events.take(np.repeat(is_kept, sizes))
-            self.left_out += map(str, self.users.ids(rows[~is_kept]))
-            self.removed += len(events) - len(people)
+            if len(people) < len(events):
+                self.left_out += map(str, self.users.ids(rows[~is_kept]))
+                self.removed += len(events) - len(people)
         return people

@@ -49,7 +49,7 @@ class Block:
 
     @cached_property
     def events(self) -> Events:
-        """The events."""
+        """All events of the users; each block is read once, by the thread that handles it."""
         users = np.repeat(np.arange(len(self.offsets) - 1, dtype=np.int32), np.diff(self.offsets))
         return Events(users=users, **self.files.read(self.start, self.start + int(self.offsets[-1])))
 
@@ -90,7 +90,9 @@ class Histories:
         """Yield `function(block)` for all blocks, in order; several threads call `function`."""
         edges = pairwise(user_blocks(self.offsets).tolist())
         bounds = ((first, self.offsets[first : last + 1]) for first, last in edges)
-        blocks = (Block(self.files, first, int(ends[0]), ends - ends[0]) for first, ends in bounds)
+        blocks = (
+            Block(self.files, first, int(offsets[0]), offsets - offsets[0]) for first, offsets in bounds
+        )
         return map_ordered(function, blocks)
 
     def by_user(self, function: Callable[[Block], NDArray[np.int64]]) -> NDArray[np.int64]:

@@ -315,15 +315,15 @@ def complete(
     splits, split = partition(histories, config.split, time)
     np.save(folder / "offsets.npy", histories.offsets, allow_pickle=False)
     np.save(folder / "splits.npy", splits, allow_pickle=False)
-    *features, notes = write_catalogs(
+    users, items, notes = write_catalogs(
         folder, config, ingested.source, ingested.items, ingested.users, histories, splits
     )
     user_features, item_features = (
         [
             FeatureSummary(name=feature.name, kind=feature.kind, size=feature.size)
-            for feature in encoded.features
+            for feature in entities.features
         ]
-        for encoded in features
+        for entities in (users, items)
     )
     repeats = count_repeats(
         histories, splits, time.kind == "timestamp", columns.kind is not None, ingested.log.kinds

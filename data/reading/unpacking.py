@@ -41,7 +41,7 @@ _MARKS = {
     rb"\0[^\0]\0[^\0]": "utf-16-be",
 }
 MARKED = re.compile(b"|".join(_MARKS), re.DOTALL)
-"""The first four bytes of a text that is in another encoding than UTF-8, whatever is stated."""
+"""A pattern of the first four bytes of a text that is not in UTF-8, whatever encoding is stated."""
 
 
 def unpacked(path: Path, work: Path) -> tuple[Path, str]:
@@ -119,7 +119,7 @@ _UNPACK: tuple[tuple[bytes, Callable[[Path, Path], str | None]], ...] = (
     (rb"PK(\x03\x04|\x05\x06)", _unpack_zip),
 )
 COMPRESSED = re.compile(b"|".join(magic for magic, _ in _UNPACK))
-"""The first ten bytes, at most, of a file that `unpacked` decompresses."""
+"""A pattern of the first bytes, ten at most, of a file that `unpacked` decompresses."""
 
 
 def as_utf8(content: Path, path: Path, encoding: str, work: Path) -> Path:
