@@ -72,6 +72,10 @@ class DecayedCounts:
         )  # of each slot, -1: none
         self._ranked: tuple[_Ranked, dict[Counted, Popular]] | None = None
 
+    def __len__(self) -> int:
+        """The number of items that have been counted."""
+        return len(self._slots)
+
     def add(self, events: Sequence[Event | Arrival], kinds: Iterable[str], most: int, now: int) -> None:
         """Count events; of kinds that are not among `kinds`, as events without a kind.
 

@@ -40,6 +40,7 @@ class PopularNow:
         clock: Callable[[], int] = now_ms,
     ) -> None:
         self.half_lives = half_lives
+        self._shortest_first = sorted(half_lives, key=half_lives.__getitem__)
         self.counts: DecayedCounts | None = None
         self._store = store
         self._holder = holder
@@ -132,7 +133,7 @@ class PopularNow:
             raise ConflictError("half_life", half_life, f"no events are counted here: {reason}")
         if self.counts is None:
             raise NotReadyError("half_life", half_life, "the stored events are not counted yet; retry", 1.0)
-        names = sorted(self.half_lives, key=self.half_lives.__getitem__)
+        names = self._shortest_first
         if half_life is not None and half_life not in names:
             message = f"there is no such half-life; there are: {', '.join(names)}"
             raise InvalidFieldError("half_life", half_life, message)
@@ -151,9 +152,11 @@ class PopularNow:
 
         None where no half-life has them.
         """
-        counts, kinds = self.counts, counted_kinds(bundle.manifest.kinds)
-        for name in sorted(self.half_lives, key=self.half_lives.__getitem__) if counts else ():
-            assert counts is not None
+        counts = self.counts
+        if counts is None or not len(counts):
+            return None
+        kinds = counted_kinds(bundle.manifest.kinds)
+        for name in self._shortest_first:
             popular = counts.ranked(Counted(name, kinds), bundle, fresh)
             if popular.total * popular.at(time) >= ENOUGH:
                 return popular
