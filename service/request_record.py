@@ -20,6 +20,7 @@ class RequestRecord:
         body: the whole body, once it has arrived.
         stages: seconds of the stages of an answer, by name.
         version: the version that has answered.
+        source: `towers`, `popular_now` or `popular`, of a recommendation or a search.
         degraded: the names of the parts that the answer has to do without.
     """
 
@@ -31,4 +32,5 @@ class RequestRecord:
     body: bytes = b""
     stages: dict[str, float] = field(default_factory=dict)
     version: str | None = None
+    source: str | None = None
     degraded: Sequence[str] = ()

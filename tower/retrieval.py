@@ -60,7 +60,7 @@ def marginal_relevance(
     return np.array(chosen, dtype=np.int64)
 
 
-_STRONGEST = 60.0  # as an exponent: counts of 1e12 events times e^60 are numbers of 32 bits
+_STRONGEST, MOST_COUNTED = 60.0, 1e38  # an exponent, and a score that float32 can have
 
 
 def boosted_counts(
@@ -72,7 +72,7 @@ def boosted_counts(
     popularity, which is in proportion to the number of events, is multiplied.
     """
     factors = np.exp(np.clip(boosts, -_STRONGEST, _STRONGEST).astype(np.float64))
-    return (counts * factors).astype(np.float32)
+    return np.minimum(counts * factors, MOST_COUNTED).astype(np.float32)
 
 
 class Cap:

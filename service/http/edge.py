@@ -185,6 +185,7 @@ class Edge:
                 "status": status,
                 "seconds": round(seconds, 6),
                 "version": record.version,
+                "source": record.source,
                 "key": record.key.name if record.key else None,
                 "degraded": record.degraded,
                 "client": scope["client"][0] if scope.get("client") else None,

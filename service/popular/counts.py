@@ -34,8 +34,10 @@ class Popular(NamedTuple):
     half_life: float | None
 
     def at(self, time: float) -> float:
-        """The factor of a sum that makes it a count at a time."""
-        return 1.0 if self.half_life is None else float(2.0 ** ((self.since - time) / self.half_life))
+        """The factor of a sum that makes it a count at a time, at most 2^100."""
+        if self.half_life is None:
+            return 1.0
+        return float(2.0 ** min((self.since - time) / self.half_life, 100.0))
 
 
 class Counted(NamedTuple):

@@ -20,8 +20,8 @@ Answer = dict[str, Any]  # serialised later; its items are JSON already
 
 def record_of(query: Query, ranking: Ranking, fresh: FreshItems) -> AnswerRecord:
     """The record of an answer for metrics, recall and drift."""
-    rows, scores, plan = ranking
-    source = "towers" if plan.kind != "popularity" else "popular" if query.popular is None else "popular_now"
+    rows, scores, _ = ranking
+    source = query.source
     if len(fresh) and len(rows) and rows.max() >= fresh.first_row:
         source = "fresh"
     vector = query.vector if query.is_plain and query.only is None else None
@@ -39,8 +39,7 @@ def answer_of(query: Query, ranking: Ranking, view: ItemView) -> Answer:
     """The answer, with the items of a ranking; a full answer in the order of the scores has a cursor."""
     request, kind = query.request, ranking.plan.kind
     manifest = view.bundle.manifest
-    source = "towers" if kind != "popularity" else "popular" if query.popular is None else "popular_now"
-    items = _items_json(view, ranking, source, {*query.pins.values()})
+    items = _items_json(view, ranking, query.source, {*query.pins.values()})
     answer: Answer = {"version": manifest.version, "items": orjson.Fragment(items)}
     if len(ranking.rows) < request.k:
         answer["exhausted"] = True

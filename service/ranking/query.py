@@ -130,6 +130,13 @@ class Query:
         return self.request.among != "all" or self.request.explain
 
     @property
+    def source(self) -> str:
+        """The ranking that answers the query, once it is answered."""
+        if self.vector is not None:
+            return "towers"
+        return "popular" if self.popular is None else "popular_now"
+
+    @property
     def is_plain(self) -> bool:
         """Whether the answer is the beginning of the ranking, without further conditions."""
         is_ranked = self.boosts is None and not self.pins

@@ -126,6 +126,7 @@ class Recommender:
         record.stages["history"] = time.perf_counter() - begun
         answer = await self._answered(model, query, record.stages)
         record.version, record.degraded = model.version, answer["degraded"]
+        record.source = query.source
         if self._model_holder.traffic.shadow is not None and request.cursor is None:
             self._shadow.offer(query, answer)
         return orjson.dumps(answer)
@@ -165,6 +166,7 @@ class Recommender:
         )
         answer = await self._answered(model, query, record.stages)
         record.version, record.degraded = model.version, answer["degraded"]
+        record.source = query.source
         return answer
 
     async def item(self, item: str) -> Answer:

@@ -20,7 +20,15 @@ from turret.service.schemas.requests import RecommendRequest
 from turret.service.versions.holder import LoadedModel
 from turret.tower.catalog.filters import Filter
 from turret.tower.config import ScoringConfig
-from turret.tower.retrieval import NOTHING, Cap, Plan, Ranking, boosted_counts, marginal_relevance
+from turret.tower.retrieval import (
+    MOST_COUNTED,
+    NOTHING,
+    Cap,
+    Plan,
+    Ranking,
+    boosted_counts,
+    marginal_relevance,
+)
 
 Rows = NDArray[np.integer[Any]]
 Scores = NDArray[np.float32]
@@ -132,7 +140,7 @@ def _most_popular(model: LoadedModel, fresh: FreshItems, query: Query, popular: 
         order = np.argsort(-counts, kind="stable")
         rows, counts = rows[order], counts[order]
     plan = Plan("popularity", None if query.allowed is None else query.allowed.count, len(popular.rows))
-    ranking = Ranking(rows[:k], counts[:k].astype(np.float32), plan)
+    ranking = Ranking(rows[:k], np.minimum(counts[:k], MOST_COUNTED).astype(np.float32), plan)
     if query.counted is not None or len(ranking.rows) == k:
         return ranking
     rest = replace(

@@ -84,7 +84,13 @@ async def failing(scope: Scope, receive: Receive, send: Send) -> None:
 
 def test_a_request_is_counted_timed_and_logged(desk: Desk) -> None:
     key = SimpleNamespace(name="shop", secret="never-logged")
-    app = answering(version="v7", key=key, degraded=("history",), stages={"parse": 0.0002, "search": 0.003})
+    app = answering(
+        version="v7",
+        source="towers",
+        key=key,
+        degraded=("history",),
+        stages={"parse": 0.0002, "search": 0.003},
+    )
     parent = f"00-{'a' * 32}-{'b' * 16}-01"
     headers = {"X-Request-ID": "id-1", "Authorization": "Bearer never-logged", "traceparent": parent}
     desk.around(app).post("/v1/recommend", content="never-logged", headers=headers)
@@ -102,6 +108,7 @@ def test_a_request_is_counted_timed_and_logged(desk: Desk) -> None:
         "method": "POST",
         "route": "/v1/recommend",
         "status": 200,
+        "source": "towers",
         "version": "v7",
         "key": "shop",
         "degraded": ["history"],

@@ -233,6 +233,18 @@ def test_strangers_get_what_is_popular_now_where_there_are_enough_events(shop: T
     assert len(ids(filtered)) == 3
 
 
+@pytest.mark.parametrize("at", ["0001-01-01", "1970-01-01", "2020-01-01", "9999-12-31"])
+def test_an_answer_of_any_time_has_scores_that_are_numbers(shop: TestClient, at: str) -> None:
+    sent(shop, 155, int(ENOUGH) + 5)
+    until(lambda: counted(shop) == [155], "the events are counted")
+    boost = [{"filter": {"price": {"gte": 0}}, "by": 1_000}]
+    for more in ({}, {"boost": boost}, {"boost": boost, "pin": [{"item": 155, "position": 2}]}):
+        answer = recommended(shop, at=at, k=5, **more)
+        assert all(isinstance(item["score"], float) for item in answer["items"])
+        if "cursor" in answer:
+            assert recommended(shop, at=at, k=5, **more, cursor=answer["cursor"])["items"]
+
+
 def test_the_call_takes_the_conditions_of_an_answer(shop: TestClient) -> None:
     body = {"features": placed([0.1] * 8), "fields": {"title": "New", "price": 1}}
     assert shop.put("/v1/items/900", json=body, headers=ADMIN).status_code == 200
