@@ -100,19 +100,17 @@ class _WindowSums(torch.autograd.Function):
         ctx.save_for_backward(starts, ends, left_out, scales)
         ctx.count = len(vectors)  # type: ignore[attr-defined] # autograd's way to keep numbers
         sums = vectors.new_empty(len(starts), vectors.shape[1])
-        window_sums_forward(*_arrays(vectors, starts, ends, left_out, scales, sums))
+        tensors = (vectors.detach(), starts, ends, left_out, scales, sums)
+        window_sums_forward(*(tensor.contiguous().numpy() for tensor in tensors))
         return sums
 
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, None, None, None, None]:
         """The gradient of the vectors, by one pass over the slopes and one over the positions."""
         gradient = slopes[0].new_zeros(ctx.count, slopes[0].shape[1])
-        window_sums_backward(*_arrays(slopes[0], *ctx.saved_tensors, gradient))
+        tensors = (slopes[0], *ctx.saved_tensors, gradient)
+        window_sums_backward(*(tensor.contiguous().numpy() for tensor in tensors))
         return gradient, None, None, None, None
-
-
-def _arrays(*tensors: Tensor) -> list[NDArray[Any]]:
-    return [tensor.detach().contiguous().numpy() for tensor in tensors]
 
 
 def window_sums(vectors: Tensor, histories: PackedHistories, scales: Tensor | None = None) -> Tensor:

@@ -24,7 +24,8 @@ class ItemTower(nn.Module):
     ) -> None:
         super().__init__()
         item = config.item
-        self.rows = feature_rows(item.features, item.feature_width, prepared, "tower.item.features")
+        names, width = item.features, item.feature_width
+        self.rows = feature_rows(names, width, prepared, "tower.item.features") if names else None
         if not item.id and self.rows is None:
             raise TowerError(
                 f"tower.item.id = false with tower.item.features = {item.features!r} leaves no "
@@ -44,7 +45,9 @@ class ItemTower(nn.Module):
 
     def forward(self, rows: Tensor) -> Tensor:
         """The vectors of the item `rows` [B]: [B, D], before the scoring's normalisation."""
-        ids = None if self.table is None else self._ids(rows, self.table)
+        ids = None if self.table is None else self.table(rows)
+        if ids is not None and self.training and self.id_dropout:
+            ids = ids * (torch.rand(len(rows), 1, device=ids.device) >= self.id_dropout)
         vectors: Tensor = self.mlp(joined(ids, None if self.rows is None else self.rows(rows)))
         return vectors
 
@@ -53,10 +56,3 @@ class ItemTower(nn.Module):
         assert self.rows is not None
         layer = cast(nn.Linear, self.mlp.get_submodule("0"))
         return layer, layer.in_features - self.rows.layers.width
-
-    def _ids(self, rows: Tensor, table: nn.Embedding) -> Tensor:
-        """The rows of the id table; training zeroes some (`id_dropout`)."""
-        ids: Tensor = table(rows)
-        if self.training and self.id_dropout:
-            ids = ids * (torch.rand(len(rows), 1, device=ids.device) >= self.id_dropout)
-        return ids

@@ -88,16 +88,13 @@ class PooledUserTower(UserTower):
 
     def forward(self, histories: PackedHistories, vectors: Tensor) -> Tensor:
         """User vectors from the means of all windows, in one pass over the vectors."""
-        means = self._means(vectors, histories)
+        if self.training and self.config.item_dropout:
+            kept = (torch.rand(len(vectors), 1) >= self.config.item_dropout).to(vectors)
+            means = weighted_means(vectors, kept, histories)
+        else:
+            means = window_means(vectors, histories)
         last = gather_rows(vectors, histories.ends - 1)
         return self._vectors(means, last, self.row_features(histories), histories.ages)
-
-    def _means(self, vectors: Tensor, histories: PackedHistories) -> Tensor:
-        """The means of all windows [B, D]; training with `item_dropout` leaves items out."""
-        if not self.training or not self.config.item_dropout:
-            return window_means(vectors, histories)
-        kept = (torch.rand(len(vectors), 1) >= self.config.item_dropout).to(vectors)
-        return weighted_means(vectors, kept, histories)
 
     def served(self, history: Tensor, length: Tensor, features: Inputs, times: TimeInputs = ()) -> Tensor:
         """User vectors from the mean of the real steps; example age is zero."""

@@ -76,7 +76,8 @@ class UserTower(nn.Module, ABC):
     def __init__(self, config: Any, dimension: int, prepared: Features) -> None:
         """A fresh tower of width `dimension`. Raises TowerError for a feature that isn't prepared."""
         super().__init__()
-        self.rows = feature_rows(config.features, config.feature_width, prepared, "tower.user.features")
+        names, width = config.features, config.feature_width
+        self.rows = feature_rows(names, width, prepared, "tower.user.features") if names else None
         self.feature_width = self.rows.layers.width if self.rows else 0
 
     @abstractmethod
