@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from turret.training.errors import TrainingError
 from turret.training.objectives.contract import Objective, StepLoss
-from turret.training.randomness import purpose_of_process
 
 # A process that waits longer than this for the others has lost one of them.
 TIMEOUT = timedelta(minutes=10)
@@ -42,10 +41,6 @@ class World:
     def leads(self) -> bool:
         """Whether this process writes files and reports."""
         return self.rank == 0
-
-    def purpose(self, name: str) -> str:
-        """The name of a random stream that differs between processes."""
-        return purpose_of_process(name, self.rank)
 
     def sums(self, values: Sequence[float]) -> list[float]:
         """The sum over all processes of each of `values`, in float64."""
@@ -248,17 +243,15 @@ def _first_line(error: BaseException) -> str:
     return line.partition(". ")[0][:200]
 
 
-def backward(out: StepLoss, examples: int, parameters: Sequence[nn.Parameter]) -> tuple[float, int, int]:
-    """Compute the gradients of the whole batch; return its loss, examples and masked candidates.
+def backward(
+    world: World, out: StepLoss, examples: int, parameters: Sequence[nn.Parameter]
+) -> tuple[float, int, int]:
+    """Compute the gradients of the batch of all processes; return its loss, examples and masked candidates.
 
     Each process has the mean over its own examples: the means times their weights are summed, and divided by
     the weight of all. For a table with sparse gradients, which is updated by row, the rows of the batch alone
     are sent.
     """
-    world = current_world()
-    if world.size == 1:
-        torch.autograd.backward(out.loss)
-        return float(out.loss.detach()), examples, int(out.masked)
     assert out.weight is not None, "an objective that merges has a weight"
     weight, masked = float(out.weight), int(out.masked) if examples else 0
     figures = world.summing([float(out.loss.detach()) * weight, weight, examples, masked])

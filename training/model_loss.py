@@ -11,7 +11,7 @@ from turret.tower.layers.packed import gather_rows
 from turret.tower.towers.model import TwoTowers
 from turret.training.batches.batches import Batch, PreparedStatistics, negative_count
 from turret.training.config.experiment import ExperimentConfig
-from turret.training.distributed import current_world
+from turret.training.distributed import World, current_world
 from turret.training.errors import TrainingError
 from turret.training.objectives.contract import Examples, ItemEncoder, Objective, SeenItems, StepLoss
 from turret.training.objectives.sampled import PairsObjective
@@ -58,7 +58,7 @@ def model_loss(objective: Objective, model: TwoTowers, batch: Batch, random: np.
 
     With several processes, `batch` is the part of this one; candidates from the batch come from all parts.
     """
-    histories, targets, groups = batch.histories, batch.targets, None
+    histories, targets, groups, gathered = batch.histories, batch.targets, None, None
     items: ItemEncoder = model
     if objective.scores_catalog:
         items = _Catalog(model.catalog_vectors(), model)
@@ -69,6 +69,9 @@ def model_loss(objective: Objective, model: TwoTowers, batch: Batch, random: np.
     if objective.shares_users:
         first, groups = histories.distinct()
         windows = histories.take(first)
+    world = current_world()
+    if world.size > 1 and objective.sampler is not None and objective.sampler.draws_batch:
+        gathered = _gathered(world, batch, positives)
     examples = Examples(
         users=model.user_vectors(windows, read),
         positives=targets,
@@ -81,7 +84,7 @@ def model_loss(objective: Objective, model: TwoTowers, batch: Batch, random: np.
         seen=seen_items(batch) if objective.mask_seen else None,
         negatives=batch.negatives,
         negative_weights=batch.negative_weights,
-        gathered=_gathered(objective, batch, positives),
+        gathered=gathered,
     )
     loss: StepLoss = objective(examples, random)
     return loss
@@ -104,11 +107,8 @@ class _Catalog:
         return self.vectors
 
 
-def _gathered(objective: Objective, batch: Batch, vectors: Tensor) -> GatheredBatch | None:
-    """The positives of all processes with their `vectors`; None in a single process, or if unused."""
-    world = current_world()
-    if world.size == 1 or objective.sampler is None or not objective.sampler.draws_batch:
-        return None
+def _gathered(world: World, batch: Batch, vectors: Tensor) -> GatheredBatch:
+    """The positives of all processes with their `vectors`."""
     positives, vectors = batch.targets[: batch.size], vectors[: batch.size]
     counts = world.row_counts(batch.size)
     return GatheredBatch(

@@ -22,6 +22,7 @@ from turret.tower.repeats import RepeatTerm
 from turret.tower.towers.alike import begin_alike
 from turret.tower.towers.model import TwoTowers
 from turret.tower.towers.query import QueryConfig
+from turret.tower.towers.user import SETS
 from turret.training.baselines.registry import chosen_baselines
 from turret.training.checkpoint import Progress, load_parameters, load_progress
 from turret.training.config.experiment import ExperimentConfig, write_experiment
@@ -35,7 +36,7 @@ from turret.training.randomness import seed_torch
 from turret.training.records.environment import ENVIRONMENT, package_version
 from turret.training.records.history import HISTORY
 from turret.training.records.loggers import LOGGERS_FILE, TENSORBOARD, WANDB
-from turret.training.used_items import reads_sets
+from turret.training.used_items import wants_repeats
 from turret.training.verdict.verdict import Finding, finding, verdict
 
 # Commands that name no data or no experiment take these.
@@ -351,7 +352,9 @@ def build_model(
         )
     seed_torch(experiment.training.seed, "initialisation", 0)
     features = data.item_features, data.user_features
-    kinds, sets = len(read_kinds(data.manifest.kinds)), reads_sets(experiment, data)
+    # This raises for an unknown kind of exclude_seen, whatever the tower reads.
+    is_repeated, kinds = wants_repeats(experiment, data), len(read_kinds(data.manifest.kinds))
+    sets = is_repeated and experiment.tower.user.context in SETS
     model = TwoTowers(experiment.tower, len(data.item_ids), *features, table_device, kinds, sets)
     if isinstance(user := experiment.tower.user, QueryConfig) and user.start == "alike":
         begin_alike(model, data.item_features)

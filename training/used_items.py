@@ -46,19 +46,15 @@ def consuming_kinds(data: PreparedData, seen: Seen) -> list[str]:
 
 
 def wants_repeats(experiment: ExperimentConfig, data: PreparedData) -> bool:
-    """Whether a run has a repeat term: where answers may have items of the user's history."""
-    if not experiment.training.repeats or data.has_queries:
-        return False
-    return not leaves_out_all(data, experiment.evaluation.exclude_seen)
+    """Whether a run has a repeat term: where answers may have items of the user's history.
 
+    A tower of sets then reads each item of a history once, at its first use: in training a repeat would tell
+    the target, so the tower expects no repeat afterwards.
 
-def reads_sets(experiment: ExperimentConfig, data: PreparedData) -> bool:
-    """Whether a user tower reads each item of a history once, at its first use.
-
-    A tower of sets beside a repeat term does: in training a repeat would tell the target, so the tower
-    expects no repeat afterwards.
+    Raises TrainingError for an unknown kind in `exclude_seen`, also where nothing is repeated.
     """
-    return experiment.tower.user.context in SETS and wants_repeats(experiment, data)
+    is_repeated = not leaves_out_all(data, experiment.evaluation.exclude_seen)
+    return is_repeated and experiment.training.repeats and not data.has_queries
 
 
 @dataclass(frozen=True)
@@ -70,7 +66,7 @@ class Targets:
     signal kinds too, which are most of the events of a shop, with the weight `training.signal_weight`.
 
     `chosen` is bool [E]; None for all events. `first_uses` [E] are the first events of each user and item if
-    a tower of sets reads them (`reads_sets`), else None. `half_life` is the time in days in which weights
+    a tower of sets reads them (`wants_repeats`), else None. `half_life` is the time in days in which weights
     halve, back from the newest event of the training part; 0 for equal ones.
     """
 
@@ -93,7 +89,7 @@ class Targets:
         if not wants_repeats(experiment, data):
             return cls(data, chosen, half_life=half_life)
         first, weight = first_uses(data), experiment.training.signal_weight
-        of_sets = first if reads_sets(experiment, data) else None
+        of_sets = first if experiment.tower.user.context in SETS else None
         chosen = first if chosen is None or weight else first & chosen
         return cls(data, chosen, weight, of_sets, half_life)
 

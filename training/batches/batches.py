@@ -49,9 +49,10 @@ def negative_count(negatives: Negatives, begins: Positions, ends: Positions) -> 
     return int((negatives.offsets[ends] - negatives.offsets[begins]).sum())
 
 
-def packed_kinds(data: PreparedData, events: Positions) -> Tensor | None:
-    """The codes of the kinds of events at `events` [P]: int64 [P]; None for data without kinds."""
-    return None if data.kinds is None else torch.from_numpy(data.kinds[events].astype(np.int64))
+def packed_kinds(data: PreparedData, events: Positions) -> Tensor:
+    """The codes of the kinds of events at `events` [P], in data with kinds: int64 [P]."""
+    assert data.kinds is not None
+    return torch.from_numpy(data.kinds[events].astype(np.int64))
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ class TrainingBatches:
         check_trainable(data, context)
         self.data = data
         self.targets = targets or Targets(data, _of_target_kinds(data))
-        self.times, self.kinds = times, kinds
+        self.times, self.kinds = times, kinds and data.kinds is not None
         self.negatives = data.negatives if negatives else None
         self.groups = data.query_groups()
         self.batch_size = batch_size
@@ -146,7 +147,8 @@ class TrainingBatches:
             self.spans = self.spans.starting_at(first_events(data, start_time), limit)
         if self.targets.chosen is not None:
             self.spans = self.spans.of_targets(np.flatnonzero(self.targets.chosen), limit)
-        self.spans = _with_others(self.spans, self.targets)
+        if self.targets.first_uses is not None:
+            self.spans = _with_others(self.spans, self.targets)
         self._first_uses = self.targets.first_uses
         self.example_count = int(self.spans.counts.sum())
         if not self.example_count:
@@ -201,11 +203,10 @@ class TrainingBatches:
         numbers = (np.cumsum(lengths) - lengths) // self.batch_size
         cuts = np.flatnonzero(np.diff(numbers)) + 1
         for indices in np.split(np.arange(len(spans)), cuts)[first:]:
-            yield self._share(spans.take(indices), *share)
+            batch = spans.take(indices)
+            yield self.collate(batch) if share == (0, 1) else self._share(batch, *share)
 
     def _share(self, spans: Spans, part: int, parts: int) -> Batch:
-        if parts == 1:
-            return self.collate(spans)
         indices = spans.share(part, parts)
         if len(indices):
             return self.collate(spans.take(indices))
@@ -307,7 +308,8 @@ def target_counts(
     spans = cut_spans(begins, ends, context, longest, longest)
     if start_time is not None:
         spans = spans.starting_at(first_events(data, start_time), None)
-    spans = _with_others(spans, targets)
+    if targets.first_uses is not None:
+        spans = _with_others(spans, targets)
     counts = np.zeros(len(data.item_ids), dtype=np.int64)
     for first in range(0, len(spans), _USERS_A_BLOCK):
         some = slice(first, first + _USERS_A_BLOCK)
@@ -317,9 +319,7 @@ def target_counts(
 
 
 def _with_others(spans: Spans, targets: Targets) -> Spans:
-    """Drop the spans of users who used a single item, if histories are sets that have each item once."""
-    if targets.first_uses is None:
-        return spans
+    """Drop the spans of users who used a single item, where histories are sets that have each item once."""
     return spans.take(np.flatnonzero(targets.items_between(spans.contexts, spans.stops) > 1))
 
 

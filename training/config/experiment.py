@@ -122,17 +122,16 @@ class ExperimentConfig(Settings):
         return self
 
 
-def named_settings(settings: Settings) -> dict[str, Any]:
+def named_settings(settings: Settings | dict[str, Any]) -> dict[str, Any]:
     """Every single setting by its dotted name, in the order of the configuration; a list is one setting."""
-    return dict(_leaves(settings.model_dump(mode="json"), ""))
-
-
-def _leaves(table: dict[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    table = settings if isinstance(settings, dict) else settings.model_dump(mode="json")
+    named: dict[str, Any] = {}
     for key, value in table.items():
         if isinstance(value, dict):
-            yield from _leaves(value, f"{prefix}{key}.")
+            named |= {f"{key}.{name}": leaf for name, leaf in named_settings(value).items()}
         else:
-            yield prefix + key, value
+            named[key] = value
+    return named
 
 
 def shipped_experiments() -> dict[str, Path]:
@@ -152,7 +151,8 @@ def load_experiment(
         TrainingError: there is no such experiment.
         ConfigurationError: an unknown or contradictory setting, with the value and a remedy.
     """
-    path = shipped_experiments().get(name_or_path, Path(name_or_path))
+    shipped = (path for path in EXPERIMENTS.glob("*.toml") if path.stem == name_or_path)
+    path = next(shipped, Path(name_or_path))
     if not path.is_file():
         raise TrainingError(
             f"experiment {name_or_path!r}: no such file; the shipped ones are "

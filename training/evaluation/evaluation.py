@@ -286,14 +286,6 @@ def means_of(values: Mapping[str, Values]) -> dict[str, float]:
     return {name: float(np.nanmean(of_users)) for name, of_users in values.items()}
 
 
-def sample_users(relevant: Relevant, most: int, random: np.random.Generator) -> Relevant:
-    """Sample at most `most` of the users without replacement, in their order."""
-    if len(relevant.users) <= most:
-        return relevant
-    indices = np.sort(random.choice(len(relevant.users), most, replace=False))
-    return relevant.take(indices)
-
-
 def evaluate(
     model: TwoTowers,
     data: PreparedData,

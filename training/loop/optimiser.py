@@ -184,35 +184,27 @@ class Optimiser:
             self.optimisers[_ROWS] = RowAdam([table.weight for table in tables], lr=learning_rate)
         self.learning_rate = learning_rate
 
-    def set_learning_rate(self, rate: float) -> None:
-        """Set the learning rate of the next steps."""
-        self.learning_rate = rate
-        for optimiser in self.optimisers.values():
-            for group in optimiser.param_groups:
-                group["lr"] = rate
-
-    def zero_grad(self) -> None:
-        """Clear all gradients."""
-        for optimiser in self.optimisers.values():
-            optimiser.zero_grad()
-
     def clip(self, max_norm: float) -> None:
         """Scale the gradient of all parameters down to the norm `max_norm` if it is larger."""
-        squares: list[Tensor] = []
+        gradients: list[Tensor] = []
         for parameter in self.parameters:
             if parameter.grad is not None and parameter.grad.is_sparse:
                 # This sums the gradients of repeated rows.
                 parameter.grad = parameter.grad.coalesce()
-            if parameter.grad is not None:
-                squares.append(_values(parameter.grad).square().sum())
-        factor = (max_norm / (torch.stack(squares).sum().sqrt() + 1e-6)).clamp(max=1.0)
-        for parameter in self.parameters:
-            if parameter.grad is not None:
-                _values(parameter.grad).mul_(factor)
+                gradients.append(parameter.grad._values())
+            elif parameter.grad is not None:
+                gradients.append(parameter.grad)
+        squares = torch.stack([gradient.square().sum() for gradient in gradients])
+        factor = (max_norm / (squares.sum().sqrt() + 1e-6)).clamp(max=1.0)
+        for gradient in gradients:
+            gradient.mul_(factor)
 
-    def step(self) -> None:
-        """Update all parameters that have a gradient."""
+    def step(self, rate: float) -> None:
+        """Update all parameters that have a gradient, with this learning rate."""
+        self.learning_rate = rate
         for optimiser in self.optimisers.values():
+            for group in optimiser.param_groups:
+                group["lr"] = rate
             optimiser.step()
 
     def tensors(self) -> dict[str, Tensor]:
@@ -233,10 +225,6 @@ class Optimiser:
                     index, name = key.removeprefix(prefix).split(".", 1)
                     state.setdefault(int(index), {})[name] = tensor
             optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
-
-
-def _values(gradient: Tensor) -> Tensor:
-    return gradient._values() if gradient.is_sparse else gradient
 
 
 def learning_rate_factor(step: int, steps: int, warmup: float, decay: float) -> float:

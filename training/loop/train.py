@@ -3,13 +3,14 @@
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from turret.data.prepared import PreparedData
 from turret.data.progress import counted
 from turret.tower.slots import with_slots
 from turret.training.checkpoint import Progress, save_tensors
 from turret.training.config.experiment import with_settings
-from turret.training.distributed import current_world
+from turret.training.distributed import current_world, process_count
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import Relevant, means_of, slot_sets, values_of
 from turret.training.evaluation.metrics import Values
@@ -58,20 +59,21 @@ def train(
             does not fit the data, a logger does not exist or is not installed, or as `check_same_run`.
     """
     check_loggers(loggers)
-    check_same_run(run)
     world = current_world()
+    if max(world.size, process_count()) > 1:
+        check_same_run(run)
     is_begun = resume and world.agreed((run.folder / CHECKPOINT).is_file())
     if not (resume or overwrite):
         check_no_run(run.folder)
     trainer = Trainer(run, data, report, observe)
     if trainer.users is None:
         trainer.report("The data has no validation part: all epochs are run and the last model is kept.")
-    world.wait()
     if is_begun:
         loggers = loggers or tuple(stored_loggers(run.folder))
         trainer.resume()
     else:
-        _begin(trainer, has_refit=observe is None and _has_refit(trainer))
+        wants_refit = observe is None and trainer.settings.refit
+        _begin(trainer, has_refit=wants_refit and _has_refit(trainer))
     progress, users, report = trainer.train(loggers or DEFAULT), trainer.users, trainer.report
     del trainer  # frees its tables and their moments
     if world.leads and wants_repeats(run.experiment, data):
@@ -87,7 +89,7 @@ def train(
 def _begin(trainer: Trainer, has_refit: bool) -> None:
     """Make the folder of a new run, with one for its refit, and load the weights that it starts from."""
     run, settings, batches = trainer.run, trainer.settings, trainer.batches
-    start = _warm_start(trainer)
+    start = _warm_start(trainer, run.origin) if run.origin else ""
     if trainer.world.leads:
         remove_run(run.folder)
         run.write()
@@ -105,19 +107,14 @@ def _begin(trainer: Trainer, has_refit: bool) -> None:
         )
 
 
-def _warm_start(trainer: Trainer) -> str:
-    """Load the weights of the run's parent bundle, and describe them; empty without one."""
-    origin = trainer.run.origin
-    if origin is None:
-        return ""
+def _warm_start(trainer: Trainer, origin: Path) -> str:
+    """Load the weights of the parent bundle `origin`, and describe them."""
     transfer = warm_start_weights(trainer.model, trainer.data, ParentBundle.open(origin))
     return f"Warm start from {origin}: {transfer}"
 
 
 def _has_refit(trainer: Trainer) -> bool:
-    """Whether a refit is asked for and its parts are there: reports a missing part."""
-    if not trainer.settings.refit:
-        return False
+    """Whether the data has the parts that a refit needs: reports a missing one."""
     starts, ends = trainer.data.bounds("test")
     has_test = bool((trainer.data.first_targets(starts, ends) < ends).any())
     if trainer.users is None or not has_test:
@@ -145,8 +142,8 @@ def _refit(run: Run, data: PreparedData, epochs: int, report: Report) -> None:
     )
     if is_begun:
         trainer.resume()
-    else:
-        _warm_start(trainer)
+    elif run.origin:
+        _warm_start(trainer, run.origin)
     refitted = trainer.train(())
     if world.leads:
         replace_json(run.folder / REFIT_COST, {"seconds": refitted.seconds})

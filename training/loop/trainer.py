@@ -2,10 +2,12 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from itertools import islice
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from turret.data.prepared import PreparedData
@@ -28,14 +30,13 @@ from turret.training.evaluation.evaluation import (
     Relevant,
     in_slot,
     metric_of,
-    sample_users,
     validated_items,
 )
 from turret.training.evaluation.ranking import tower_scores
 from turret.training.loop.optimiser import Optimiser, lazy_tables, learning_rate_factor
 from turret.training.model_loss import build_objective, model_loss
 from turret.training.process import matmul_dtype, pick_device
-from turret.training.randomness import seed_torch, stream
+from turret.training.randomness import purpose_of_process, seed_torch, stream
 from turret.training.records.history import Recorder
 from turret.training.records.loggers import DEFAULT
 from turret.training.run import (
@@ -44,20 +45,19 @@ from turret.training.run import (
     Run,
     build_model,
 )
-from turret.training.used_items import kind_spans, wants_repeats
-
-
-def validation_users(data: PreparedData, settings: TrainingConfig) -> Relevant | None:
-    """The users of the validation metric, drawn once; None for data without a validation part."""
-    starts, ends = data.bounds("validation")
-    return drawn_users(data, settings) if (data.first_targets(starts, ends) < ends).any() else None
+from turret.training.used_items import wants_repeats
 
 
 def drawn_users(data: PreparedData, settings: TrainingConfig) -> Relevant:
-    """The users of the validation metric. Raises TrainingError for data that it can't be measured on."""
-    relevant = validated_items(data, settings.metric)
+    """The users of the validation metric, in their order, at most `training.validation_users` of them.
+
+    Raises TrainingError for data that the metric can't be measured on.
+    """
+    relevant, most = validated_items(data, settings.metric), settings.validation_users
+    if len(relevant.users) <= most:
+        return relevant
     random = stream(settings.seed, "validation users", 0)
-    return sample_users(relevant, settings.validation_users, random)
+    return relevant.take(np.sort(random.choice(len(relevant.users), most, replace=False)))
 
 
 Report = Callable[[str], None]
@@ -80,7 +80,6 @@ class Trainer:
         self.world = world = current_world()
         self.report = report if world.leads else lambda line: None  # process 0 reports for all
         self.settings: TrainingConfig = experiment.training
-        kind_spans(data, experiment.evaluation.exclude_seen)  # raises for unknown kinds
         self.device = pick_device(self.settings.device)
         self.model = build_model(experiment, data)
         self.model.to(self.device)
@@ -94,30 +93,28 @@ class Trainer:
         self.optimiser = Optimiser(
             [self.model, self.objective], lazy, self.settings.learning_rate, self.settings.weight_decay
         )
-        self.users = validation_users(data, self.settings)
-        self.slot, self.validated = self._validation_slot()
-        self.popularity = data.item_counts("train")  # the ranking for users without a history
+        starts, ends = data.bounds("validation")
+        has_validation = bool((data.first_targets(starts, ends) < ends).any())
+        self.users = drawn_users(data, self.settings) if has_validation else None
+        self.slot: Slot = "all"
+        self.validated = self.users
+        if self.users and self.settings.metric != AUC and wants_repeats(experiment, data):
+            # A repeat term ranks the used items, so validations rank the new ones if some target is new.
+            new = in_slot(data, self.users, "validation", "new")
+            if new.counts.any():
+                self.slot, self.validated = "new", new.take(np.flatnonzero(new.counts))
         if world.size > 1:
             check_parts(self.objective, world.size)
-        world.share(self.model)
-        world.share(self.objective)
+            world.share(self.model)
+            world.share(self.objective)
+            world.wait()  # no process replaces an earlier run before all have checked theirs
         self.best: dict[str, Tensor] = {}
         self.progress = Progress()
 
-    def _validation_slot(self) -> tuple[Slot, Relevant | None]:
-        """The slot of the items that validations rank, and the users with their targets in it.
-
-        The slot has the new items if a repeat term ranks the used ones and some target is new.
-        """
-        if (
-            self.users is None
-            or self.settings.metric == AUC
-            or not wants_repeats(self.run.experiment, self.data)
-        ):
-            return "all", self.users
-        new = in_slot(self.data, self.users, "validation", "new")
-        new = new.take(np.flatnonzero(new.counts))
-        return ("new", new) if len(new.users) else ("all", self.users)
+    @cached_property
+    def popularity(self) -> NDArray[np.int64]:
+        """The training targets of each item, int64 [N], which rank items for users without a history."""
+        return self.data.item_counts("train")
 
     @property
     def metric(self) -> str:
@@ -190,20 +187,21 @@ class Trainer:
 
     def step(self, batch: Batch) -> float:
         """Make one optimiser step and return the loss."""
-        state, settings = self.progress, self.settings
-        purpose = self.world.purpose
-        seed_torch(settings.seed, purpose("dropout"), state.step)
-        planned = settings.epochs * self.batches.steps_per_epoch
-        factor = learning_rate_factor(state.step, planned, settings.warmup, settings.decay)
-        self.optimiser.set_learning_rate(settings.learning_rate * factor)
-        random = stream(settings.seed, purpose("draw"), state.step)
+        state, settings, world = self.progress, self.settings, self.world
+        seed_torch(settings.seed, purpose_of_process("dropout", world.rank), state.step)
+        random = stream(settings.seed, purpose_of_process("draw", world.rank), state.step)
         # On the CPU the products of the towers are no faster in bfloat16, and products of scores have their
         # own type (`objective.products`).
         is_mixed = self.device.type != "cpu" and settings.precision != "float32"
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=is_mixed):
             out = model_loss(self.objective, self.model, batch, random)
-        self.optimiser.zero_grad()
-        loss, examples, masked = backward(out, batch.size, self.optimiser.parameters)
+        self.model.zero_grad()
+        self.objective.zero_grad()
+        if world.size > 1:
+            loss, examples, masked = backward(world, out, batch.size, self.optimiser.parameters)
+        else:
+            torch.autograd.backward(out.loss)
+            loss, examples, masked = float(out.loss.detach()), batch.size, int(out.masked)
         if settings.gradient_clip:
             self.optimiser.clip(settings.gradient_clip)
         if loss != loss or abs(loss) == float("inf"):
@@ -211,7 +209,9 @@ class Trainer:
                 f"{self.run.folder}: the loss is {loss} at step {state.step}; lower training.learning_rate "
                 f"({settings.learning_rate}) or raise tower.scoring.temperature."
             )
-        self.optimiser.step()
+        planned = settings.epochs * self.batches.steps_per_epoch
+        factor = learning_rate_factor(state.step, planned, settings.warmup, settings.decay)
+        self.optimiser.step(settings.learning_rate * factor)
         if self.objective.sampler:
             self.objective.sampler.update(self.model.current_vectors)
         state.step += 1
