@@ -28,7 +28,7 @@ from turret.training.objectives.arguments import (
 )
 from turret.training.objectives.contract import Examples, LossSettings, SeenItems, StepLoss, weighted_mean
 from turret.training.objectives.sampled import described, one_for_each_positive
-from turret.training.randomness import purpose_of_process, stream
+from turret.training.randomness import stream
 from turret.training.samplers.core.settings import BuildContext, SamplerSettings
 from turret.training.samplers.from_batch.in_batch import GivenSampler
 
@@ -168,7 +168,7 @@ class Estimator(nn.Module):
                 negatives=negatives,
             )
             examples = _completed(batch, targets, seen, self.items)
-            random = stream(self.seed, purpose_of_process("draw", _rank()), self.step)
+            random = stream(self.seed, "draw", self.step, _rank())
             self.step += 1
             loss: StepLoss = self.objective(examples, random)
         return loss

@@ -115,12 +115,13 @@ class Targets:
         if self.data.kinds is not None and self.signal_weight:
             weights = np.where(self.data.are_targets(positions), weights, self.signal_weight * weights)
         if self.half_life:
-            days = (self._newest - self.data.times[positions]) / _DAY
+            days = (self.newest - self.data.times[positions]) / _DAY
             weights = weights * np.exp2(-np.minimum(days / self.half_life, _MOST_HALVES))
         return weights.astype(np.float32, copy=False)
 
     @cached_property
-    def _newest(self) -> float:
+    def newest(self) -> float:
+        """The time of the last training event."""
         starts, ends = (np.asarray(bound) for bound in self.data.bounds("train"))
         return float(self.data.times[ends[ends > starts] - 1].max())
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tests.oracles.losses import Example
-from turret.training.samplers.core.contract import Draw, without_accidental_hits
+from turret.training.samplers.core.contract import Draw
 
 # Strongly unequal: with a constant q a missing correction does not show.
 Q = torch.tensor([0.60, 0.20, 0.10, 0.05, 0.03, 0.02], dtype=torch.float64)
@@ -60,7 +60,7 @@ def scored(shared: bool = True, keeps_hits: bool = False) -> Scored:
     ids, log_count = torch.tensor([0, 0, 1, 3, 0, 5, 2]), (7 * Q).log()
     if not shared:
         ids = torch.stack([ids, ids.flip(0), ids.roll(2), (ids + 1) % 6, ids])
-    draw = Draw(ids, log_count[ids], log_count[POSITIVES], without_accidental_hits(ids, POSITIVES))
+    draw = Draw(ids, log_count[ids], log_count[POSITIVES], ids != POSITIVES.unsqueeze(1))
     draw = draw.keeping_hits(POSITIVES) if keeps_hits else draw
     draw.valid[0, 3] = draw.valid[2, 6] = draw.valid[4, 2:5] = False
     return Scored(scores.gather(1, POSITIVES[:, None])[:, 0], scores.gather(1, ids.expand(5, -1)), draw)

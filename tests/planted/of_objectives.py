@@ -27,11 +27,14 @@ def the_margin_of_a_ranking_has_the_wrong_sign(
     return original(positive, drawn, draw, -delta)
 
 
-@planted("training.objectives.sampled:SampledObjective._masked", "contracts/test_losses.py")
+@planted("training.objectives.sampled:SampledObjective._draw", "contracts/test_losses.py")
 def standard_importance_sampling_masks_the_drawn_positive(
-    original: Any, self: Any, draw: Any, examples: Any
+    original: Any, self: Any, examples: Any, random: Any
 ) -> Any:
-    return draw if self.settings.kind == "standard_importance" else original(self, draw, examples)
+    draw = original(self, examples, random)
+    misses = draw.ids != examples.positives.unsqueeze(1)
+    is_faulty = self.settings.kind == "standard_importance"
+    return replace(draw, valid=draw.valid & misses) if is_faulty else draw
 
 
 @planted("training.losses.hierarchical:tree_softmax", "training/test_catalog_losses.py")
@@ -39,9 +42,9 @@ def beyond_the_root_a_path_goes_on(original: Any, scores: Any, signs: Any) -> An
     return torch.nn.functional.softplus(-signs * scores).sum(dim=1)
 
 
-@planted("training.objectives.sampled:SampledObjective._masked", "training/test_objectives.py")
-def seen_items_stay_in_the_draw(original: Any, self: Any, draw: Any, examples: Any) -> Any:
-    return original(self, draw, replace(examples, seen=None))
+@planted("training.objectives.sampled:SampledObjective._draw", "training/test_objectives.py")
+def seen_items_stay_in_the_draw(original: Any, self: Any, examples: Any, random: Any) -> Any:
+    return original(self, replace(examples, seen=None), random)
 
 
 @planted("training.objectives.sampled:SampledObjective.forward", "training/test_objectives.py")

@@ -12,7 +12,7 @@ from tests.planted.fault import planted, seeing
 def _first(original: Any, name: str) -> Any:
     """A stream of random numbers that begins anew in each step or epoch."""
     stream = original.__globals__[name]
-    return lambda seed, purpose, place: stream(seed, purpose, 0)
+    return lambda seed, purpose, place, rank=0: stream(seed, purpose, 0, rank)
 
 
 @planted("training.batches.spans:cut_spans", "training/test_batches.py")

@@ -21,7 +21,12 @@ from turret.tower.bundle.bundle import Bundle
 from turret.tower.repeats import ItemUse, Slot
 from turret.tower.retrieval import Retriever
 from turret.tower.times import Times
-from turret.training.config.experiment import EvaluationConfig, ExperimentConfig, load_experiment
+from turret.training.config.experiment import (
+    EvaluationConfig,
+    ExperimentConfig,
+    TrainingConfig,
+    load_experiment,
+)
 from turret.training.errors import TrainingError
 from turret.training.evaluation import repeats
 from turret.training.evaluation.evaluation import (
@@ -275,8 +280,8 @@ def test_a_cold_target_has_no_event_in_training_and_none_of_its_user(tmp_path: P
 def test_data_without_negatives_has_no_auc(handmade: PreparedData) -> None:
     assert len(users_with_negatives(handmade, "test")) == 0
     with pytest.raises(TrainingError, match=r"no validation event of .* has one; set training.metric ="):
-        validated_items(handmade, "auc")
-    assert len(validated_items(handmade, "ndcg@10").users) == 3
+        validated_items(handmade, TrainingConfig(metric="auc"))
+    assert len(validated_items(handmade, TrainingConfig(metric="ndcg@10")).users) == 3
 
 
 def test_figures_of_users_that_are_missing_or_no_table_are_refused(tmp_path: Path) -> None:

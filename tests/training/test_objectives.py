@@ -26,7 +26,7 @@ from turret.training.objectives.contract import Examples, SeenItems
 from turret.training.objectives.sampled import DrawLossSettings, SampledObjective, candidate_scores
 from turret.training.randomness import stream
 from turret.training.run import build_model
-from turret.training.samplers.core.contract import Draw, DrawContext, Sampler, without_accidental_hits
+from turret.training.samplers.core.contract import Draw, DrawContext, Sampler
 from turret.training.samplers.fixed.popularity import UniformConfig
 
 TEMPERATURE = 0.25
@@ -74,7 +74,7 @@ class Told(Sampler):
 
     def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
         self.query, self.context = query, context
-        valid = without_accidental_hits(self.ids, positives)
+        valid = self.ids != positives.unsqueeze(1)
         if self.log_counts is None:
             return Draw(self.ids, torch.zeros(self.ids.shape), torch.zeros(len(positives)), valid)
         counts = self.log_counts[self.ids]

@@ -171,13 +171,13 @@ def test_every_step_and_epoch_has_a_random_stream_of_its_own(
     """Numbered through the run: the same dropout or candidates in each epoch would be learnt by heart."""
     used: list[tuple[str, int]] = []
 
-    def streaming(seed: int, name: str, number: int) -> Any:
+    def streaming(seed: int, name: str, number: int, rank: int = 0) -> Any:
         used.append((name, number))
-        return stream(seed, name, number)
+        return stream(seed, name, number, rank)
 
-    def seeding(seed: int, name: str, number: int) -> None:
+    def seeding(seed: int, name: str, number: int, rank: int = 0) -> None:
         used.append((name, number))
-        seed_torch(seed, name, number)
+        seed_torch(seed, name, number, rank)
 
     monkeypatch.setattr(module, "stream", streaming)
     monkeypatch.setattr(module, "seed_torch", seeding)

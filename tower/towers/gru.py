@@ -53,7 +53,8 @@ class GruUserTower(UserTower):
         layout = lay_out(histories.starts, histories.ends)
         slots = self.dropout(gather_rows(vectors, layout.positions))
         states = torch.cat([self.network(group)[0].flatten(0, 1) for group in layout.groups(slots)])
-        return self._vectors(gather_rows(states, layout.reads), self.row_features(histories))
+        features = self.rows(histories.users) if self.rows else None
+        return self._vectors(gather_rows(states, layout.reads), features)
 
     def served(self, history: Tensor, length: Tensor, features: Inputs, times: TimeInputs = ()) -> Tensor:
         """User vectors from the state after the last real step."""

@@ -94,7 +94,8 @@ class PooledUserTower(UserTower):
         else:
             means = window_means(vectors, histories)
         last = gather_rows(vectors, histories.ends - 1)
-        return self._vectors(means, last, self.row_features(histories), histories.ages)
+        features = self.rows(histories.users) if self.rows else None
+        return self._vectors(means, last, features, histories.ages)
 
     def served(self, history: Tensor, length: Tensor, features: Inputs, times: TimeInputs = ()) -> Tensor:
         """User vectors from the mean of the real steps; example age is zero."""
@@ -151,7 +152,7 @@ class AttentiveUserTower(UserTower):
         """User vectors from the weighted means of all windows, in one pass."""
         means = weighted_means(vectors, self._weights(vectors), histories)
         last = gather_rows(vectors, histories.ends - 1)
-        return self._vectors(means, last, self.row_features(histories))
+        return self._vectors(means, last, self.rows(histories.users) if self.rows else None)
 
     def served(self, history: Tensor, length: Tensor, features: Inputs, times: TimeInputs = ()) -> Tensor:
         """User vectors from the weighted mean of the real steps."""

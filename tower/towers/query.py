@@ -78,7 +78,8 @@ class QueryTower(UserTower):
 
     def forward(self, histories: PackedHistories, vectors: Tensor) -> Tensor:
         """The vectors of the examples' queries."""
-        return self._vectors(self.row_features(histories))
+        assert self.rows is not None
+        return self._vectors(self.rows(histories.users))
 
     def served(self, history: Tensor, length: Tensor, features: Inputs, times: TimeInputs = ()) -> Tensor:
         """The vectors of queries from the inputs of a request."""

@@ -227,7 +227,8 @@ class TransformerUserTower(UserTower):
         slots = self.dropout(slots)
         for block in self.blocks:
             slots = block(slots, layout)
-        return self._vectors(gather_rows(slots, layout.reads), self.row_features(histories))
+        features = self.rows(histories.users) if self.rows else None
+        return self._vectors(gather_rows(slots, layout.reads), features)
 
     def served(self, history: Tensor, length: Tensor, features: Inputs, times: TimeInputs = ()) -> Tensor:
         """User vectors from the newest step, which alone passes the last block: other steps are not read."""

@@ -116,10 +116,6 @@ class UserTower(nn.Module, ABC):
         layer = cast(nn.Linear, self.get_submodule(self.reader))
         return layer, layer.in_features - self.feature_width
 
-    def row_features(self, histories: PackedHistories) -> Tensor | None:
-        """The dense features [B, feature_width] of the examples' users; None where the tower reads none."""
-        return self.rows(histories.users) if self.rows else None
-
     def served_features(self, features: Inputs) -> Tensor | None:
         """The dense features from the inputs of a request; None where the tower reads no features."""
         return self.rows.layers(features) if self.rows else None

@@ -32,10 +32,10 @@ from turret.training.auto.picking import Below, Pick, Tried, pick
 from turret.training.baselines.registry import ALL, BASELINES, chosen_baselines, newest_tenth
 from turret.training.config.experiment import ExperimentConfig, load_experiment, with_settings
 from turret.training.errors import DivergenceError, TrainingError
-from turret.training.evaluation.evaluation import means_of, slot_sets, summarise, values_of
+from turret.training.evaluation.evaluation import means_of, slot_sets, summarise, validated_items, values_of
 from turret.training.evaluation.metrics import LEAST_USERS, Values, difference_interval
 from turret.training.loop.train import train_trial
-from turret.training.loop.trainer import Trainer, drawn_users
+from turret.training.loop.trainer import Trainer
 from turret.training.run import Run
 from turret.training.verdict.verdict import IN_SLOT, Finding, finding, listing
 
@@ -154,7 +154,7 @@ def _serves_new(experiment: ExperimentConfig) -> bool:
 def rule_values(data: PreparedData, experiment: ExperimentConfig) -> dict[str, dict[str, Values]]:
     """The `values_of` each baseline for the validation users, without matrix factorisation, which is slow."""
     training, evaluation = experiment.training, experiment.evaluation
-    sets = slot_sets(data, drawn_users(data, training), "validation", evaluation)
+    sets = slot_sets(data, validated_items(data, training), "validation", evaluation)
     values: dict[str, dict[str, Values]] = {}
     for rule in chosen_baselines([ALL], data, evaluation.exclude_seen)[0]:
         if rule.name != "als":

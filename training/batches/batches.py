@@ -133,9 +133,7 @@ class TrainingBatches:
         self.times, self.kinds = times, kinds and data.kinds is not None
         self.negatives = data.negatives if negatives else None
         self.groups = data.query_groups()
-        self.batch_size = batch_size
-        self.history_length = history_length
-        self.context = context
+        self.batch_size, self.history_length, self.context = batch_size, history_length, context
         begins, ends = np.asarray(data.offsets[:-1]), np.asarray(data.splits[:, 0])
         longest = min(span_length, batch_size)
         if context == "full_set":
@@ -149,7 +147,6 @@ class TrainingBatches:
             self.spans = self.spans.of_targets(np.flatnonzero(self.targets.chosen), limit)
         if self.targets.first_uses is not None:
             self.spans = _with_others(self.spans, self.targets)
-        self._first_uses = self.targets.first_uses
         self.example_count = int(self.spans.counts.sum())
         if not self.example_count:
             since = "" if start_time is None else f"training.since = {start_time!r}: "
@@ -163,7 +160,8 @@ class TrainingBatches:
                 f"{since}no user has {what}{' from then on' if since else ''} and an earlier one in the "
                 f"training part of {data.folder}; {remedies}."
             )
-        self.last_time, self.period = _training_period(data)
+        self.last_time = self.targets.newest
+        self.period = max(self.last_time - float(data.times[begins[ends > begins]].min()), 1.0)
 
     @classmethod
     def of(
@@ -232,7 +230,7 @@ class TrainingBatches:
 
     def _count(self, firsts: Positions, ends: Positions) -> Positions:
         """How many of the events from `firsts` [B] to `ends` [B] (exclusive) are read: int64 [B]."""
-        return ends - firsts if self._first_uses is None else self.targets.items_between(firsts, ends)
+        return ends - firsts if self.targets.first_uses is None else self.targets.items_between(firsts, ends)
 
     def _histories(self, spans: Spans, targets: Positions) -> PackedHistories:
         """The windows of `targets` [B] among the events that their spans read."""
@@ -252,8 +250,8 @@ class TrainingBatches:
         if self.times:
             gaps, clocks = packed_times(self.data, spans.users, spans.contexts, spans.stops)
         events = ranges(spans.contexts, spans.stops - spans.contexts)
-        if self._first_uses is not None:
-            events = events[self._first_uses[events]]
+        if self.targets.first_uses is not None:
+            events = events[self.targets.first_uses[events]]
         return PackedHistories(
             rows=torch.from_numpy(self.data.event_items[events].astype(np.int64)),
             starts=torch.from_numpy(starts),
@@ -325,15 +323,6 @@ def _with_others(spans: Spans, targets: Targets) -> Spans:
 
 def _of_target_kinds(data: PreparedData) -> NDArray[np.bool_] | None:
     return None if data.kinds is None else data.are_targets(slice(None))
-
-
-def _training_period(data: PreparedData) -> tuple[float, float]:
-    """The time of the last training event, and the length of the training period (at least 1)."""
-    begins, ends = np.asarray(data.offsets[:-1]), np.asarray(data.splits[:, 0])
-    used = ends > begins
-    last = float(data.times[ends[used] - 1].max())
-    first = float(data.times[begins[used]].min())
-    return last, max(last - first, 1.0)
 
 
 def prefetched(batches: Iterator[Batch], device: torch.device) -> Iterator[Batch]:

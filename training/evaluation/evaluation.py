@@ -14,7 +14,7 @@ from turret.data.ranges import distinct, ranges
 from turret.tower.repeats import Slot
 from turret.tower.slots import SLOTS, slot_metric
 from turret.tower.towers.model import TwoTowers
-from turret.training.config.experiment import EvaluationConfig
+from turret.training.config.experiment import EvaluationConfig, TrainingConfig
 from turret.training.config.metric import AUC
 from turret.training.errors import TrainingError
 from turret.training.evaluation.metrics import (
@@ -42,6 +42,7 @@ from turret.training.evaluation.seen import (
     left_out_pairs,
     used_pairs,
 )
+from turret.training.randomness import stream
 from turret.training.used_items import consuming_kinds, leaves_out_all
 
 EvaluatedPart = Literal["validation", "test"]
@@ -120,23 +121,26 @@ def relevant_by_kind(data: PreparedData, part: EvaluatedPart, relevant: Relevant
     return {kind: items for kind, items in each.items() if items.counts.any()}
 
 
-def validated_items(data: PreparedData, metric: str) -> Relevant:
-    """The users that `metric` is measured on in the validation part, and their targets.
+def validated_items(data: PreparedData, settings: TrainingConfig) -> Relevant:
+    """At most `training.validation_users` users with targets in the validation part, in order of their rows.
 
     Raises:
         TrainingError: the part is empty, or has no negatives for an AUC.
     """
-    relevant = relevant_items(data, "validation")
-    if metric != AUC:
+    relevant, most = relevant_items(data, "validation"), settings.validation_users
+    if settings.metric == AUC:
+        indices = np.flatnonzero(np.isin(relevant.users, users_with_negatives(data, "validation")))
+        if not len(indices):
+            raise TrainingError(
+                f"training.metric = {AUC!r} compares events with their negatives, and no validation event of "
+                f"{data.folder} has one; set training.metric = 'ndcg@10', or prepare the data with --label "
+                "or --negatives."
+            )
+        relevant = relevant.take(indices)
+    if len(relevant.users) <= most:
         return relevant
-    indices = np.flatnonzero(np.isin(relevant.users, users_with_negatives(data, "validation")))
-    if not len(indices):
-        raise TrainingError(
-            f"training.metric = {AUC!r} compares events with their negatives, and no validation event of "
-            f"{data.folder} has one; set training.metric = 'ndcg@10', or prepare the data with --label or "
-            "--negatives."
-        )
-    return relevant.take(indices)
+    random = stream(settings.seed, "validation users", 0)
+    return relevant.take(np.sort(random.choice(len(relevant.users), most, replace=False)))
 
 
 def hits_of(ranked: NDArray[np.int64], relevant: Relevant, first: int, item_count: int) -> NDArray[np.bool_]:

@@ -12,10 +12,10 @@ from turret.training.checkpoint import Progress, save_tensors
 from turret.training.config.experiment import with_settings
 from turret.training.distributed import current_world, process_count
 from turret.training.errors import TrainingError
-from turret.training.evaluation.evaluation import Relevant, means_of, slot_sets, values_of
+from turret.training.evaluation.evaluation import Relevant, means_of, slot_sets, validated_items, values_of
 from turret.training.evaluation.metrics import Values
 from turret.training.evaluation.repeats import fit_repeats, last_trained, values_across
-from turret.training.loop.trainer import Observe, Report, Trainer, drawn_users
+from turret.training.loop.trainer import Observe, Report, Trainer
 from turret.training.records.loggers import DEFAULT, check_loggers, stored_loggers
 from turret.training.run import (
     CHECKPOINT,
@@ -181,7 +181,7 @@ def _add_repeats(run: Run, data: PreparedData, users: Relevant | None, report: R
     if users is None:
         part, data = "last training events:", last_trained(data)
         try:
-            users = drawn_users(data, settings)
+            users = validated_items(data, settings)
         except TrainingError as error:
             report(f"The repeat term is left out, as nothing measures it: {error}")
             return {}

@@ -36,7 +36,7 @@ from turret.training.evaluation.ranking import tower_scores
 from turret.training.loop.optimiser import Optimiser, lazy_tables, learning_rate_factor
 from turret.training.model_loss import build_objective, model_loss
 from turret.training.process import matmul_dtype, pick_device
-from turret.training.randomness import purpose_of_process, seed_torch, stream
+from turret.training.randomness import seed_torch, stream
 from turret.training.records.history import Recorder
 from turret.training.records.loggers import DEFAULT
 from turret.training.run import (
@@ -46,19 +46,6 @@ from turret.training.run import (
     build_model,
 )
 from turret.training.used_items import wants_repeats
-
-
-def drawn_users(data: PreparedData, settings: TrainingConfig) -> Relevant:
-    """The users of the validation metric, in their order, at most `training.validation_users` of them.
-
-    Raises TrainingError for data that the metric can't be measured on.
-    """
-    relevant, most = validated_items(data, settings.metric), settings.validation_users
-    if len(relevant.users) <= most:
-        return relevant
-    random = stream(settings.seed, "validation users", 0)
-    return relevant.take(np.sort(random.choice(len(relevant.users), most, replace=False)))
-
 
 Report = Callable[[str], None]
 # It is called after each evaluation with the epoch and the value; True ends the run.
@@ -95,7 +82,7 @@ class Trainer:
         )
         starts, ends = data.bounds("validation")
         has_validation = bool((data.first_targets(starts, ends) < ends).any())
-        self.users = drawn_users(data, self.settings) if has_validation else None
+        self.users = validated_items(data, self.settings) if has_validation else None
         self.slot: Slot = "all"
         self.validated = self.users
         if self.users and self.settings.metric != AUC and wants_repeats(experiment, data):
@@ -188,8 +175,8 @@ class Trainer:
     def step(self, batch: Batch) -> float:
         """Make one optimiser step and return the loss."""
         state, settings, world = self.progress, self.settings, self.world
-        seed_torch(settings.seed, purpose_of_process("dropout", world.rank), state.step)
-        random = stream(settings.seed, purpose_of_process("draw", world.rank), state.step)
+        seed_torch(settings.seed, "dropout", state.step, world.rank)
+        random = stream(settings.seed, "draw", state.step, world.rank)
         # On the CPU the products of the towers are no faster in bfloat16, and products of scores have their
         # own type (`objective.products`).
         is_mixed = self.device.type != "cpu" and settings.precision != "float32"

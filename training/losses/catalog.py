@@ -24,7 +24,7 @@ from turret.training.objectives.contract import (
     total_weight,
     weighted_mean,
 )
-from turret.training.samplers.core.contract import Draw, Sampler, without_accidental_hits
+from turret.training.samplers.core.contract import Draw, Sampler
 from turret.training.samplers.core.settings import BuildContext
 
 
@@ -227,7 +227,7 @@ class BucketedObjective(Objective):
 
     def _draw(self, examples: Examples, ids: Tensor, lines: Tensor) -> Draw:
         """A bucket's items `ids` [L, K] for the example of each of `lines` [L], each expected once."""
-        valid = without_accidental_hits(ids, examples.positives[lines])
+        valid = ids != examples.positives[lines].unsqueeze(1)
         if examples.seen is not None:
             valid &= ~examples.seen.among(ids, lines)
         zeros = examples.weights.new_zeros(())

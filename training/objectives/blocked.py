@@ -36,9 +36,21 @@ def row_masses_(scores: Tensor, log_count: Tensor | None, positive: Tensor) -> t
     Returns:
         t [R] and the sum of each row [R], in the type of `positive`.
     """
-    if scores.device.type == "cpu" and scores.dtype == torch.bfloat16 and positive.dtype == torch.float32:
-        return _compiled_masses_(scores, log_count, positive)
-    return tensor_masses_(scores, log_count, positive)
+    if scores.device.type != "cpu" or (scores.dtype, positive.dtype) != (torch.bfloat16, torch.float32):
+        return tensor_masses_(scores, log_count, positive)
+    # One pass over bfloat16 scores, with float32 in between: torch takes five, and rounds in each.
+    tops, sums = torch.empty_like(positive), torch.empty_like(positive)
+    counts = positive.new_empty(0) if log_count is None else log_count.float()
+    work = partial(
+        fill_masses,
+        scores.view(torch.uint16).numpy(),
+        counts.numpy(),
+        positive.contiguous().numpy(),
+        tops.numpy(),
+        sums.numpy(),
+    )
+    in_parts(len(scores), work, least=max(1, LEAST // scores.shape[1]))
+    return tops, sums
 
 
 def tensor_masses_(scores: Tensor, log_count: Tensor | None, positive: Tensor) -> tuple[Tensor, Tensor]:
@@ -56,22 +68,6 @@ def tensor_masses_(scores: Tensor, log_count: Tensor | None, positive: Tensor) -
     if values is not scores:
         scores.copy_(values)
     return tops.to(positive.dtype), values.sum(dim=1).to(positive.dtype)
-
-
-def _compiled_masses_(scores: Tensor, log_count: Tensor | None, positive: Tensor) -> tuple[Tensor, Tensor]:
-    """One pass over bfloat16 scores, with float32 in between: torch takes five, and rounds in each."""
-    tops, sums = torch.empty_like(positive), torch.empty_like(positive)
-    counts = positive.new_empty(0) if log_count is None else log_count.float()
-    work = partial(
-        fill_masses,
-        scores.view(torch.uint16).numpy(),
-        counts.numpy(),
-        positive.contiguous().numpy(),
-        tops.numpy(),
-        sums.numpy(),
-    )
-    in_parts(len(scores), work, least=max(1, LEAST // scores.shape[1]))
-    return tops, sums
 
 
 @compiled_sum

@@ -80,7 +80,7 @@ class SampledObjective(Objective):
 
     def forward(self, examples: Examples, random: np.random.Generator) -> StepLoss:
         """The loss of a step over candidates drawn with `random`."""
-        draw = self._masked(self._draw(examples, random), examples)
+        draw = self._draw(examples, random)
         masked_count = draw.masked_count
         positive = paired_scores(examples.users, examples.positive_vectors, examples.scoring)
         # Counts that differ between examples are subtracted from a matrix of scores.
@@ -112,7 +112,7 @@ class SampledObjective(Objective):
         hits = (~draw.valid).nonzero(as_tuple=True)
         shares = examples.weights / total_weight(examples.weights)
         # The log of the mass of all positives of the example, which is in the softmax for every draw.
-        known = log_mass(positive, examples.others)
+        known = positive if examples.others is None else log_mass(positive, examples.others)
         vectors = _shared_vectors(examples, draw.ids, draw.stored)
         loss = blocked_softmax(
             examples.users,
@@ -128,6 +128,7 @@ class SampledObjective(Objective):
         return StepLoss(loss + shares @ (known - positive), masked, examples.weights.sum())
 
     def _draw(self, examples: Examples, random: np.random.Generator) -> Draw:
+        """The candidates of a step, with those masked that the loss leaves out."""
         users, positives = examples.users.detach(), examples.positive_vectors.detach()
         context = DrawContext(
             random,
@@ -139,9 +140,7 @@ class SampledObjective(Objective):
         )
         # Expected counts need float32, also where autocast computes the towers in bfloat16.
         with torch.autocast(users.device.type, enabled=False):
-            return self.sampler.draw(users.float(), examples.positives, context)
-
-    def _masked(self, draw: Draw, examples: Examples) -> Draw:
+            draw = self.sampler.draw(users.float(), examples.positives, context)
         if examples.seen is not None:
             draw = replace(draw, valid=draw.valid & ~examples.seen.among(draw.ids))
         if self.settings.keeps_hits:
@@ -315,9 +314,7 @@ def with_other_positives(
     return torch.cat([drawn, positive[others]], dim=1), together
 
 
-def log_mass(positive: Tensor, others: Tensor | None) -> Tensor:
+def log_mass(positive: Tensor, others: Tensor) -> Tensor:
     """log of the sum of exp s over the example's positive and the others: [B]."""
-    if others is None:
-        return positive
     rest = positive[others].masked_fill(others < 0, float("-inf"))
     return torch.cat([positive.unsqueeze(1), rest], dim=1).logsumexp(dim=1)

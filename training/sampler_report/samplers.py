@@ -25,7 +25,7 @@ from turret.training.run import SAMPLERS as REPORT
 from turret.training.run import SAMPLERS_PICTURE, Run, replace_json
 from turret.training.sampler_report.measures import Queries, divergence, gradient_error, step_cost
 from turret.training.sampler_report.shown import plot_report, report_table
-from turret.training.samplers.core.contract import Draw, DrawContext, Sampler, without_accidental_hits
+from turret.training.samplers.core.contract import Draw, DrawContext, Sampler
 from turret.training.samplers.core.settings import BuildContext, SamplerSettings
 from turret.training.samplers.from_batch.in_batch import InBatchConfig, InBatchSampler
 from turret.training.samplers.registry import SAMPLERS
@@ -269,7 +269,7 @@ class SamplerReport:
                 batch = self._batch(random, batch_size)
                 draw = sampler.draw(batch.users, batch.positives, self._context(batch, random))
             # Candidates are masked as if each query were the first example of the batch.
-            valid = without_accidental_hits(draw.ids, queries.positives)
+            valid = draw.ids != queries.positives.unsqueeze(1)
             if isinstance(members[0], InBatchConfig) and not members[0].unique:
                 # One of the B positives of a query's batch is its own, and is masked.
                 valid[:, 0] = False

@@ -100,7 +100,7 @@ class StudyRequest:
         if not space:
             raise TrainingError("--set fixes every setting that would be searched; name others with --space.")
         data = PreparedData.open(self.data or (begun.data if begun else DATA))
-        validated_items(data, experiment.training.metric)  # raises for data that can't be validated
+        validated_items(data, experiment.training)  # raises for data that can't be validated
         plan = Plan(
             experiment=experiment, space=space, data=data.folder.resolve(), fingerprint=data.fingerprint
         )

@@ -18,7 +18,6 @@ from turret.training.samplers.core.contract import (
     draw_by_inversion,
     drawn_from,
     relative,
-    without_accidental_hits,
 )
 from turret.training.samplers.core.settings import (
     BuildContext,
@@ -318,7 +317,7 @@ class MinedSampler(SnapshotSampler, CountingSampler):
             ids=self._best,
             log_count=torch.zeros(best.shape, device=best.device),
             positive_log_count=self.log_expected(query, positives, positives[:, None])[:, 0],
-            valid=without_accidental_hits(self._best, positives),
+            valid=self._best != positives.unsqueeze(1),
         )
 
     def log_expected(self, query: Tensor, positives: Tensor, ids: Tensor) -> Tensor:

@@ -59,11 +59,6 @@ class Draw:
         return replace(self, valid=valid)
 
 
-def without_accidental_hits(ids: Tensor, positives: Tensor) -> Tensor:
-    """The mask [B, K] that is False where a candidate of `ids` ([K] or [B, K]) is the example's positive."""
-    return ids != positives.unsqueeze(1)
-
-
 def drawn_with_replacement(ids: Tensor, log_q: Tensor, positives: Tensor) -> Draw:
     """The draw of K shared candidates `ids` from the proposal whose log probabilities are `log_q` [N]."""
     return drawn_from(ids, log_q[ids], log_q[positives], positives)
@@ -83,7 +78,7 @@ def drawn_from(ids: Tensor, log_q: Tensor, positive_log_q: Tensor, positives: Te
         ids=ids,
         log_count=log_q + log_size,
         positive_log_count=positive_log_q + log_size,
-        valid=without_accidental_hits(ids, positives),
+        valid=ids != positives.unsqueeze(1),
     )
 
 
@@ -240,7 +235,7 @@ class CountingSampler(Sampler):
             ids=ids,
             log_count=self.log_expected(query, positives, ids),
             positive_log_count=self.log_expected(query, positives, positives),
-            valid=without_accidental_hits(ids, positives),
+            valid=ids != positives.unsqueeze(1),
             held=held,
             stored=stored,
         )

@@ -166,7 +166,8 @@ class FixedCountSampler(CountingSampler, ABC):
     def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
         """Draw [K] ids."""
         ids = torch.from_numpy(self.drawn(context.random)).to(positives.device)
-        return self.counted(query, positives, ids)
+        counts = self.log_counts
+        return Draw(ids, counts[ids], counts[positives], valid=ids != positives.unsqueeze(1))
 
     def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
         """Each item's share of the expected candidates, for each query: [B, N]."""

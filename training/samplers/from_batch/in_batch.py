@@ -16,7 +16,6 @@ from turret.training.samplers.core.contract import (
     Sampler,
     State,
     part_of,
-    without_accidental_hits,
 )
 from turret.training.samplers.core.settings import BuildContext, SamplerSettings
 from turret.training.samplers.from_batch.frequency import Frequency, FrequencySettings
@@ -224,7 +223,7 @@ class CrossBatchSampler(BatchSampler):
             ids=ids,
             log_count=self.log_expected(query, positives, ids),
             positive_log_count=math.log(max(self._drawn, 1)) + self.frequency.log_share(positives),
-            valid=without_accidental_hits(ids, positives),
+            valid=ids != positives.unsqueeze(1),
             stored=self._vectors if self._drawn else context.positive_vectors[:0],
         )
         self._join(gathered, context.positive_vectors if batch is None else batch.vectors.detach().float())
@@ -295,7 +294,7 @@ class GivenSampler(Sampler):
             ids=ids,
             log_count=zeros.expand(ids.shape),
             positive_log_count=torch.full(positives.shape, float("-inf"), device=query.device),
-            valid=present & without_accidental_hits(ids, positives),
+            valid=present & (ids != positives.unsqueeze(1)),
         )
 
     def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:

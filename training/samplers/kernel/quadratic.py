@@ -20,7 +20,6 @@ from turret.training.samplers.core.contract import (
     Sampler,
     drawn_from,
     invert,
-    without_accidental_hits,
 )
 from turret.training.samplers.core.settings import BuildContext, ExcludingSettings
 from turret.training.samplers.core.snapshot import SnapshotSampler, SnapshotSettings
@@ -379,7 +378,7 @@ class BatchQuadraticSampler(QuadraticSampler):
             ids=ids,
             log_count=self._log_counts(query, ids, masses),
             positive_log_count=self._log_counts(query, positives, masses),
-            valid=without_accidental_hits(ids, positives),
+            valid=ids != positives.unsqueeze(1),
         )
 
     def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
