@@ -9,8 +9,10 @@ import torch
 from torch.nn.functional import normalize
 
 from tests.support.places import ROOT
+from turret.tower.config import ScoringConfig
 from turret.tower.kernels.compiled import FOLDER, compiled_sum, in_parts, sources
-from turret.tower.kernels.elementwise import Dropout, normalized
+from turret.tower.kernels.elementwise import Dropout
+from turret.tower.towers.scoring import scored_items
 
 
 @compiled_sum
@@ -99,7 +101,7 @@ def test_unit_vectors_and_their_gradients_are_those_of_torch(shape: tuple[int, .
     vectors[:1] = 0.0
     vectors.requires_grad_()
     slopes = torch.randn(shape, generator=torch.Generator().manual_seed(1))
-    ours, theirs = normalized(vectors), normalize(vectors, dim=-1)
+    ours, theirs = scored_items(vectors, ScoringConfig()), normalize(vectors, dim=-1)
     torch.testing.assert_close(ours, theirs)
     for one, other in zip(
         torch.autograd.grad((ours * slopes).sum(), vectors),

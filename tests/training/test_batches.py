@@ -126,7 +126,7 @@ def test_a_set_is_read_without_what_is_predicted(
             read = histories.rows[histories.starts[b] : histories.ends[b]].tolist()
             assert read == newest
             left_out, target = int(histories.left_out[b]), int(batch.targets[b])
-            assert (left_out >= 0) == (histories.sizes()[b] == len(newest) - 1)
+            assert (left_out >= 0) == (target in newest)
             if left_out >= 0:
                 assert histories.starts[b] <= left_out < histories.ends[b]
                 assert histories.rows[left_out] == target

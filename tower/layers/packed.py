@@ -109,11 +109,6 @@ class PackedHistories:
             held["left_out"] = torch.where(some.left_out < 0, some.left_out, some.left_out - low)
         return replace(some, starts=some.starts - low, ends=some.ends - low, **held), events
 
-    def sizes(self) -> Tensor:
-        """The number of items that each example reads: int64 [B], at least 1."""
-        lengths = self.ends - self.starts
-        return lengths if self.left_out is None else lengths - (self.left_out >= 0).long()
-
 
 # Segments are padded to the longest of their group; a group ends where padding would take a larger share.
 MOST_PADDING = 0.15

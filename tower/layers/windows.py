@@ -142,7 +142,10 @@ def window_sums(vectors: Tensor, histories: PackedHistories, scales: Tensor | No
 
 def window_means(vectors: Tensor, histories: PackedHistories) -> Tensor:
     """The mean of the vectors in each example's window: [B, D]."""
-    return window_sums(vectors, histories, 1.0 / histories.sizes())
+    counts = histories.ends - histories.starts
+    if histories.left_out is not None:
+        counts = counts - (histories.left_out >= 0).long()
+    return window_sums(vectors, histories, 1.0 / counts)
 
 
 def weighted_means(vectors: Tensor, weights: Tensor, histories: PackedHistories) -> Tensor:

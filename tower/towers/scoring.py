@@ -2,9 +2,10 @@
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from turret.tower.config import ScoringConfig
-from turret.tower.kernels.elementwise import normalized
+from turret.tower.kernels.elementwise import Normalize
 
 
 def scored_items(vectors: Tensor, scoring: ScoringConfig) -> Tensor:
@@ -28,7 +29,10 @@ def scored_users(vectors: Tensor, scoring: ScoringConfig) -> Tensor:
 def _scored(vectors: Tensor, last: Tensor | None, scoring: ScoringConfig) -> Tensor:
     """Vectors as the scoring needs them, with the column `last`, if there is one, in place of the last."""
     directions = vectors if last is None else vectors[..., :-1]
-    directions = normalized(directions) if scoring.kind == "cosine" else directions
+    if scoring.kind == "cosine" and torch.compiler.is_exporting():
+        directions = normalize(directions, dim=-1)  # ONNX has no form of our own function
+    elif scoring.kind == "cosine":
+        directions = Normalize.apply(directions)  # type: ignore[no-untyped-call] # torch annotates neither
     return directions if last is None else torch.cat([directions, last], dim=-1)
 
 

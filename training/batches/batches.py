@@ -217,10 +217,10 @@ class TrainingBatches:
         negatives, negative_weights = None, None
         if self.negatives is not None:
             negatives, negative_weights = padded_negatives(self.negatives, targets)
-        owners = np.repeat(spans.users, lengths)
+        owners, read = np.repeat(spans.users, lengths), self._count(spans.contexts, spans.stops)
         return Batch(
-            histories=self._histories(spans, targets),
-            owners=torch.from_numpy(np.repeat(spans.users, self._count(spans.contexts, spans.stops))),
+            histories=self._histories(spans, targets, read),
+            owners=torch.from_numpy(np.repeat(spans.users, read)),
             targets=torch.from_numpy(self.data.event_items[targets].astype(np.int64)),
             weights=torch.from_numpy(self.targets.weights(targets)),
             negatives=negatives,
@@ -232,9 +232,9 @@ class TrainingBatches:
         """How many of the events from `firsts` [B] to `ends` [B] (exclusive) are read: int64 [B]."""
         return ends - firsts if self.targets.first_uses is None else self.targets.items_between(firsts, ends)
 
-    def _histories(self, spans: Spans, targets: Positions) -> PackedHistories:
-        """The windows of `targets` [B] among the events that their spans read."""
-        lengths, read = spans.counts, self._count(spans.contexts, spans.stops)
+    def _histories(self, spans: Spans, targets: Positions, read: Positions) -> PackedHistories:
+        """The windows of `targets` [B] among the `read` [S] events of each of their spans."""
+        lengths = spans.counts
         bases = np.repeat(np.cumsum(read) - read, lengths)
         positions = bases + self._count(np.repeat(spans.contexts, lengths), targets)
         if self.context in SETS:
