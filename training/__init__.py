@@ -18,6 +18,7 @@ __all__ = [
     "model_loss",
     "process",
     "randomness",
+    "records",
     "run",
     "used_items",
     "warm_start",

@@ -15,7 +15,7 @@ from turret.data.errors import shown
 from turret.tower.config import ScoringConfig
 from turret.tower.layers.packed import ranges
 from turret.tower.towers.scoring import paired_scores, scored_items, scored_users
-from turret.training.config.compatibility import refusal, scoring_refusal
+from turret.training.config.experiment import refusal, scoring_refusal
 from turret.training.errors import TrainingError
 from turret.training.losses.pairwise import positive_labels
 from turret.training.objectives.arguments import (

@@ -1,4 +1,4 @@
-"""The process of a training: its threads, its memory, and its device.
+"""The process of a training: its threads and its memory.
 
 Importing this module sets nothing, and loads no torch.
 """
@@ -7,12 +7,8 @@ import ctypes
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from turret.training.errors import TrainingError
-
-if TYPE_CHECKING:
-    import torch
 
 # These parameters of mallopt are from malloc.h.
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
@@ -66,26 +62,3 @@ def too_large_training(processes: int) -> str:
         f"the training does not fit into the memory of {each}; lower training.batch_size or "
         "tower.dimension, or leave out rare items: turret data prepare --min-item-events."
     )
-
-
-def pick_device(name: str) -> "torch.device":
-    """The device of `training.device`; `auto` prefers CUDA. Raises TrainingError where CUDA is missing."""
-    import torch
-
-    if name == "cuda" and not torch.cuda.is_available():
-        raise TrainingError("training.device = 'cuda': this machine has no CUDA device; use 'auto' or 'cpu'.")
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return torch.device(name)
-
-
-def matmul_dtype(device: "torch.device", precision: str) -> "torch.dtype | None":
-    """The type of products: bfloat16 where the device multiplies it, 4 to 8 times as fast; else None."""
-    import torch
-
-    if precision == "auto":
-        # Without instructions for bfloat16 products torch is slower in bfloat16.
-        known = torch.cpu.get_capabilities()
-        has_products = any(known.get(name, False) for name in ("amx_bf16", "avx512_bf16"))
-        return torch.bfloat16 if device.type == "cuda" or has_products else None
-    return torch.bfloat16 if precision == "bfloat16" else None

@@ -3,9 +3,11 @@
 import json
 import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +35,7 @@ from turret.training.evaluation.ranking import CatalogScores, ScoresOf, tower_sc
 from turret.training.evaluation.repeats import with_repeats
 from turret.training.model_loss import build_objective
 from turret.training.randomness import seed_torch
-from turret.training.records.environment import ENVIRONMENT, package_version
-from turret.training.records.history import HISTORY
-from turret.training.records.loggers import LOGGERS_FILE, TENSORBOARD, WANDB
+from turret.training.records import ENVIRONMENT, HISTORY, LOGGERS_FILE, TENSORBOARD, WANDB
 from turret.training.used_items import wants_repeats
 from turret.training.verdict.verdict import Finding, finding, verdict
 
@@ -302,8 +302,11 @@ def check_same_run(run: Run) -> None:
             f"torchrun has started {process_count()} processes, and each would train {run.folder} alone; "
             "several processes are for `turret train` (docs/distributed.md), so start this without torchrun."
         )
+    release = ""
+    with suppress(PackageNotFoundError):
+        release = version("turret")
     parts = {
-        "release of turret": package_version("turret") or "",
+        "release of turret": release,
         "copy of the prepared data": run.fingerprint,
         "experiment": run.experiment.model_dump_json(),
     }

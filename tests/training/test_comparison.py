@@ -20,7 +20,7 @@ from turret.training.comparison.compare import compare, parse_seeds, seed_folder
 from turret.training.config.experiment import load_experiment
 from turret.training.errors import TrainingError
 from turret.training.loop.train import train
-from turret.training.records.history import load_history
+from turret.training.records import load_history
 from turret.training.run import CHECKPOINT, MODEL, PER_USER, Run
 
 Capture = pytest.CaptureFixture[str]

@@ -11,11 +11,11 @@ from pydantic import ValidationError
 from turret.data.errors import ConfigurationError
 from turret.tower.towers.pooled import PooledUserConfig
 from turret.training import losses
-from turret.training.config.compatibility import refusal
 from turret.training.config.experiment import (
     ExperimentConfig,
     ObjectiveConfig,
     load_experiment,
+    refusal,
     shipped_experiments,
     write_experiment,
 )

@@ -22,15 +22,18 @@ from turret.training import run as module
 from turret.training.checkpoint import Progress, load_parameters, save_tensors
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.errors import TrainingError
-from turret.training.records.environment import (
+from turret.training.records import (
     ENVIRONMENT,
+    HISTORY,
+    LOGGERS,
+    Recorder,
+    check_loggers,
     environment,
     git_state,
     load_environment,
+    load_history,
     record_environment,
 )
-from turret.training.records.history import HISTORY, Recorder, load_history
-from turret.training.records.loggers import LOGGERS, check_loggers
 from turret.training.run import MODEL, RUN, Run, build_model, remove_run
 
 
@@ -339,7 +342,7 @@ def test_an_unknown_logger_and_a_missing_library_are_refused(monkeypatch: pytest
         TrainingError, match="--logger neptune: there is no such logger; there are tensorboard"
     ):
         check_loggers(["neptune"])
-    monkeypatch.setattr("turret.training.records.loggers.find_spec", lambda _: None)
+    monkeypatch.setattr("turret.training.records.find_spec", lambda _: None)
     for name in ("mlflow", "wandb"):
         with pytest.raises(TrainingError, match=rf"--logger {name}: .*pip install .*\[{name}\]'"):
             check_loggers([name])

@@ -1,3 +1,3 @@
-"""Settings of an experiment, and the rules for combining them."""
+"""Settings of an experiment, and its metric."""
 
-__all__ = ["compatibility", "experiment", "metric"]
+__all__ = ["experiment", "metric"]

@@ -16,7 +16,7 @@ from turret.training.evaluation.evaluation import Relevant, means_of, slot_sets,
 from turret.training.evaluation.metrics import Values
 from turret.training.evaluation.repeats import fit_repeats, last_trained, values_across
 from turret.training.loop.trainer import Observe, Report, Trainer
-from turret.training.records.loggers import DEFAULT, check_loggers, stored_loggers
+from turret.training.records import DEFAULT, check_loggers, stored_loggers
 from turret.training.run import (
     CHECKPOINT,
     REFIT,

@@ -43,7 +43,7 @@ class DrawLossSettings(LossSettings, ABC):
 
     def objective(self, context: BuildContext, sampler: Sampler | None) -> Objective:
         """Build the objective over the draws of `sampler`."""
-        assert sampler is not None, "config.compatibility refuses a loss over a draw without one"
+        assert sampler is not None, "config.experiment refuses a loss over a draw without one"
         return SampledObjective(self, sampler, context.item_count, context.mask_seen)
 
 

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from turret.training.records.history import load_history
+from turret.training.records import load_history
 from turret.training.run import Run
 
 COLOURS = ("#0b7f78", "#c2680c", "#6366f1", "#b83280", "#5f8f1e", "#2386c8")

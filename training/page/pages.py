@@ -33,7 +33,7 @@ from turret.training.evaluation.evaluation import (
 from turret.training.evaluation.table import distinct_metrics
 from turret.training.page.figures import share_figure, training_figures
 from turret.training.page.recommended import item_namer, recommendations
-from turret.training.records.environment import load_environment
+from turret.training.records import load_environment
 from turret.training.run import PER_USER, Run
 
 AGAIN = "var/again"

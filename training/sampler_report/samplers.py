@@ -13,13 +13,14 @@ from torch import Tensor
 from turret.data.prepared import PreparedData
 from turret.data.progress import progress
 from turret.training.batches.batches import PreparedStatistics, TrainingBatches
-from turret.training.config.compatibility import refusal, scoring_refusal
+from turret.training.config.experiment import refusal, scoring_refusal
 from turret.training.errors import TrainingError
+from turret.training.loop.trainer import pick_device
 from turret.training.losses.catalog import CatalogObjective, full_softmax
 from turret.training.losses.loss import settings_of
 from turret.training.losses.sampled import sampled_softmax, sampled_softmax_corrected
 from turret.training.objectives.sampled import DrawLossSettings, SampledObjective
-from turret.training.process import naming_lack_of_memory, pick_device
+from turret.training.process import naming_lack_of_memory
 from turret.training.randomness import stream
 from turret.training.run import SAMPLERS as REPORT
 from turret.training.run import SAMPLERS_PICTURE, Run, replace_json

@@ -37,7 +37,7 @@ from turret.training.config.experiment import (
 from turret.training.errors import DivergenceError, TrainingError
 from turret.training.evaluation.evaluation import validated_items
 from turret.training.loop.train import train
-from turret.training.process import pick_device
+from turret.training.loop.trainer import pick_device
 from turret.training.randomness import stream
 from turret.training.run import DATA, EXPERIMENT, Run
 from turret.training.tuning.space import default_space, load_space, own_parameter, setting_of
