@@ -48,6 +48,7 @@ from turret.data.manifest import (
     Counts,
     DataManifest,
     FeatureSummary,
+    FileHash,
     Removed,
     Time,
     fingerprint,
@@ -62,11 +63,12 @@ from turret.data.reading.columns import KINDS, choose_columns
 from turret.data.reading.open_source import open_source
 from turret.data.reading.schema import PrepareConfig
 from turret.data.reading.tables import EXAMPLES, Source
+from turret.data.rows import LOCAL, Engine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from turret.data.events.spark import SparkEvents
+    from turret.data.spark.reading import SparkEvents
 
 
 def prepare(
@@ -79,11 +81,12 @@ def prepare(
     the bytes of the source are hashed. The events are sorted on disk: memory holds pieces, the ids of
     users and items and some numbers of each, and, for a split by fractions of time, the times. Files in
     object stores are copied to a hidden folder beside `target` first. With `engine`, the master of a
-    Spark cluster or "local", Spark sorts the log into the same output; its workers share the parent
-    folder of `target` with this process. The call waits while another command writes `target`.
+    Spark cluster or "local", Spark reads and sorts the log into the same output; its workers share the
+    log and the parent folder of `target` with this process. The call waits while another command writes
+    `target`.
 
     Raises DataError: for columns that do not exist, for bad rows unless they are to be dropped, when nothing
-    is left, when `target` exists and `overwrite` is false, and as `data.events.spark.spark_session` does.
+    is left, when `target` exists and `overwrite` is false, and as `data.spark.session.spark_session` does.
     """
     target = Path(target)
     with (
@@ -94,7 +97,8 @@ def prepare(
     ):
         # The work folder is removed with `folder`.
         with tempfile.TemporaryDirectory(dir=folder) as work, _session(engine) as session:
-            source = open_source(config, Path(work), copies)
+            reader = _engine(session)
+            source = open_source(config, Path(work), copies, reader)
             ingested = ingest_source(config, source, Path(work), session)
             _refuse_unknown_nulls(config.format.nulls, source)
             advance(1)
@@ -108,16 +112,17 @@ def prepare(
                 Path(work),
                 keep_items=config.queries is not None,
             )
+            sources = hash_all(ingested.source.files, reader.run)
             advance(1)
         config = config.model_copy(update={"kinds": ingested.log.kinds, "kinds_auto": False})
-        report = complete(folder, target, config, ingested, histories, copies)
+        report = complete(folder, target, config, ingested, histories, copies, sources)
         report.manifest.save(folder)
         advance(1)
     return report
 
 
 _MASTERS = "local, local[THREADS], spark://HOST:PORT, sc://HOST:PORT (Spark Connect), yarn or k8s://URL"
-_MASTER = re.compile(r"local(\[(\d+|\*)\])?|yarn|(spark|sc|k8s)://.+")
+_MASTER = re.compile(r"local(\[(\d+|\*)\]|-cluster\[\d+,\d+,\d+\])?|yarn|(spark|sc|k8s)://.+")
 
 
 def _session(engine: str | None) -> "AbstractContextManager[SparkSession | None]":
@@ -125,9 +130,17 @@ def _session(engine: str | None) -> "AbstractContextManager[SparkSession | None]
         return nullcontext()
     if not _MASTER.fullmatch(engine):  # this error needs no PySpark
         raise ConfigurationError(f"--engine {engine!r} is no Spark master; give {_MASTERS}")
-    from turret.data.events.spark import spark_session
+    from turret.data.spark.session import spark_session
 
     return spark_session(engine)
+
+
+def _engine(session: "SparkSession | None") -> Engine:
+    if session is None:
+        return LOCAL
+    from turret.data.spark.engine import SparkEngine
+
+    return SparkEngine(session)
 
 
 @dataclass(frozen=True)
@@ -175,6 +188,7 @@ def ingest_source(
     rows unless they are to be dropped, EmptyDataError when no row is an event, and the errors of
     `choose_columns`, `refuse_absent_kinds`, `validate` and `check_labels`.
     """
+    engine = _engine(session)
     config = config.model_copy(update={"columns": source.columns or config.columns})
     settings, form = config.columns, config.format
     columns, usual = _chosen_columns(source, config)
@@ -184,15 +198,15 @@ def ingest_source(
     users = read_entity_table(source.users, settings.user_id, columns.user, "user", form)
     catalog, note = None if items is None else items.ids, ""
     if not is_continued:
-        refuse_absent_kinds(source.parts, columns, config.kinds, config.filters.default_kind)
+        refuse_absent_kinds(source.parts, columns, config.kinds, config.filters.default_kind, engine)
         if not config.kinds and config.queries is None:
-            kinds, note = _proposed(source, with_kind, config)
+            kinds, note = _proposed(source, with_kind, config, engine)
             config = config.model_copy(update={"kinds": kinds})
-    log = validate(source.parts, columns, config, catalog)
+    log = validate(source.parts, columns, config, catalog, (), engine)
     events, user_ids, item_ids, verdicts, labels = _read(log, work, session)
     # Rows of other systems, and of rare kinds, may have times in another format.
     while forms := log.further_forms(verdicts):
-        log = validate(source.parts, columns, config, catalog, (*log.time.forms, *forms))
+        log = validate(source.parts, columns, config, catalog, (*log.time.forms, *forms), engine)
         events, user_ids, item_ids, verdicts, labels = _read(log, work, session)
     log = replace(log, notes=(*log.notes, note)) if note else log
     if config.queries is not None and catalog is not None:
@@ -203,7 +217,8 @@ def ingest_source(
     by_kind = log.verdicts_by_kind() if log.kinds and bad_rows else {}
     if told := _bad_by_kind(by_kind):
         log = replace(log, notes=(*log.notes, f"bad rows by kind: {told}"))
-    bad_rows, doubts = [*malformed, *bad_rows], (*log.doubts, *doubtful_rows(source, log.time, columns))
+    bad_rows = [*malformed, *bad_rows]
+    doubts = (*log.doubts, *doubtful_rows(source, log.time, columns, engine))
     ingested = IngestedSource(
         source, columns, log, events, user_ids, item_ids, items, users, bad_rows, removed, doubts
     )
@@ -218,9 +233,9 @@ def _read(
 ) -> tuple["EventFiles | SparkEvents", pl.Series, pl.Series, Counter[str], Counter[int]]:
     if session is None:
         return read_events(log, work)
-    from turret.data.events.spark import read_by_spark
+    from turret.data.spark.reading import read_by_spark
 
-    return read_by_spark(session, log, work)
+    return read_by_spark(log, work)
 
 
 def _chosen_columns(source: Source, config: PrepareConfig) -> tuple[Columns, str | None]:
@@ -235,7 +250,9 @@ def _chosen_columns(source: Source, config: PrepareConfig) -> tuple[Columns, str
     return columns, columns.kind or next((name for name in KINDS if name in existing), None)
 
 
-def _proposed(source: Source, columns: Columns, config: PrepareConfig) -> tuple[KindTable, str]:
+def _proposed(
+    source: Source, columns: Columns, config: PrepareConfig, engine: Engine
+) -> tuple[KindTable, str]:
     """Propose a table of kinds for a log without such a table, and return it with sentences about it.
 
     The table is empty unless `kinds_auto` is set. Raises ColumnError if it is set and there is no column of
@@ -246,7 +263,7 @@ def _proposed(source: Source, columns: Columns, config: PrepareConfig) -> tuple[
             raise ColumnError("--kinds auto needs a column of kinds; name it with --kind-column")
         return {}, ""
     columns = columns.model_copy(update={"session": None})
-    table, note = propose_kinds(validate(source.parts, columns, config))
+    table, note = propose_kinds(validate(source.parts, columns, config, engine=engine))
     if not table:
         return {}, note if config.kinds_auto else ""
     shown = shown_table(columns.kind or "", table)
@@ -314,8 +331,12 @@ def complete(
     ingested: IngestedSource,
     histories: Histories,
     copies: LocalCopies,
+    sources: Mapping[Path, FileHash],
 ) -> PrepareReport:
-    """Split the histories in `folder`, and write everything else except the manifest."""
+    """Split the histories in `folder`, and write everything else except the manifest.
+
+    `sources` are the digests of the files of the source.
+    """
     time, columns = ingested.log.time, ingested.columns
     splits, split = partition(histories, config.split, time)
     save_array(folder / "offsets.npy", histories.offsets)
@@ -326,7 +347,6 @@ def complete(
     repeats = count_repeats(
         histories, splits, time.kind == "timestamp", columns.kind is not None, ingested.log.kinds
     )
-    sources = hash_all(ingested.source.files)
     files = hash_files(folder)
     manifest = DataManifest(
         counts=Counts(events=len(histories), users=len(histories.users), items=len(histories.items)),

@@ -57,7 +57,7 @@ BothWays = Callable[..., tuple[dict[str, Any], dict[str, Any]]]
 def spark() -> Iterator["SparkSession"]:
     """One session for all tests: its start takes ten seconds."""
     require("spark", "java")
-    from turret.data.events.spark import spark_session
+    from turret.data.spark.session import spark_session
 
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {**FAST_JAVA, "SPARK_LOCAL_IP": "127.0.0.1"}.items():

@@ -38,7 +38,7 @@ def test_logs_are_prepared_alike(tmp_path: Path, both_ways: BothWays, case: str)
 
 def test_spark_without_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     require("spark")
-    from turret.data.events.spark import spark_session
+    from turret.data.spark.session import spark_session
 
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(DataError, match=r"no java in JAVA_HOME .*openjdk"), spark_session("local"):
@@ -51,7 +51,7 @@ def test_a_driver_that_has_ended(kind: str) -> None:
     require("spark")
     from py4j import protocol
 
-    from turret.data.events.spark import failed_jobs
+    from turret.data.spark.session import failed_jobs
 
     error = getattr(protocol, kind, None) or getattr(builtins, kind)
     sentence = r"^the driver of Spark on local has ended \(nobody answers\): .*--driver-memory"
