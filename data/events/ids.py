@@ -167,14 +167,15 @@ def id_columns(rows: Rows, names: Mapping[str, str], nulls: Sequence[str]) -> di
     schema = rows.schema()
     columns = {raw: IdColumn(raw, name, schema[raw], nulls_of(nulls, name)) for raw, name in names.items()}
     texts = {raw: column.text() for raw, column in columns.items() if column.dtype in _TEXTS}
-    if texts:
-        values = [pl.col(raw).cast(pl.String) for raw in texts]
-        as_ids = [text.alias(f"{raw} as id") for raw, text in texts.items()]
-        sample = rows.head(_SAMPLE).collect(lambda frame: frame.select(*values, *as_ids))
-        for raw in texts:
-            is_scientific = bool(sample[raw].str.strip_chars().str.contains(SCIENTIFIC).any())
-            is_changed = bool((sample[raw] != sample[f"{raw} as id"]).any())
-            columns[raw] = replace(columns[raw], is_scientific=is_scientific, is_changed=is_changed)
+    if not texts:
+        return columns
+    values = [pl.col(raw).cast(pl.String) for raw in texts]
+    as_ids = [text.alias(f"{raw} as id") for raw, text in texts.items()]
+    sample = rows.head(_SAMPLE).collect(lambda frame: frame.select(*values, *as_ids))
+    for raw in texts:
+        is_scientific = bool(sample[raw].str.strip_chars().str.contains(SCIENTIFIC).any())
+        is_changed = bool((sample[raw] != sample[f"{raw} as id"]).any())
+        columns[raw] = replace(columns[raw], is_scientific=is_scientific, is_changed=is_changed)
     numbers = {raw: text.str.contains(_NUMBER).all() for raw, text in texts.items()}
     strings = {raw: pl.col(raw).cast(pl.String).str for raw in texts}
     floats = {

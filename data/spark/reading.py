@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import DataFrame as SparkFrame
 
 from turret.data.errors import DataError
 from turret.data.events.event_arrays import Change, Events, user_blocks
@@ -24,15 +25,14 @@ from turret.data.spark.engine import PIECE, SparkRows, as_ipc, from_ipc, in_arro
 
 _COUNT = "count"
 _USER, _ITEM, _VERDICT, _LABEL = range(4)
-"""What a row of counts counts: events of a user, of an item, rows of a verdict, events of a label."""
-_COUNTS = pa.schema(
-    [("role", pa.int32()), ("number", pa.int64()), ("text", pa.string()), (_COUNT, pa.int64())]
-)
+"""What is counted: events of users and of items, rows of verdicts, and events of labels."""
+_MOST_SHARES = 64  # parts of the ids that are counted apart
 # Rows are packed, a piece of a bucket in one value: Spark moves a few thousand values, not each event.
 _PACKED = pa.schema(
-    [("bucket", pa.int32()), ("piece", pa.int64()), ("batch", pa.int32()), ("events", pa.binary())]
+    [("bucket", pa.int32()), ("piece", pa.int64()), ("batch", pa.int32()), ("rows", pa.binary())]
 )
-_SORTED = "bucket int, count long"
+Finish = Callable[[int, pl.DataFrame], pl.DataFrame]
+"""Makes the rows of a bucket, in order, the finished rows of its file."""
 
 
 def not_shared(folder: Path) -> DataError:
@@ -68,7 +68,6 @@ class SparkEvents:
         Raises DataError when the workers' files are not in the folder `work`.
         """
         target = work / "sorted"
-        target.mkdir()
         order = np.argsort(users)
         keys = self.users["key"].gather(order)
         totals = np.concatenate([[0], np.cumsum(self.users[_COUNT].to_numpy()[order])])
@@ -78,20 +77,10 @@ class SparkEvents:
         bounds = keys.cast(dtype).gather(first_users[1:-1])
         rows = pl.DataFrame({"item": self.items["key"], "row": items[: len(self.items)]})
         rows.write_ipc(work / "items.arrow")
-        divided = _divided(self.log, bounds)
-        # The rows of a bucket are in one partition.
-        divided = divided.repartition(max(len(first_users) - 1, 1), "bucket")
-        sort = _sorting(dtype, first_users, work / "items.arrow", target)
-        done = in_arrow(divided.sortWithinPartitions("bucket", "piece", "batch"), sort, _SORTED)
-        with _rows_of(self.log).engine.jobs():
-            counts = dict(map(tuple, done.collect()))
+        finish = _sorting(dtype, first_users, work / "items.arrow")
+        divided = _tasks(self.log, _dividing(bounds))
         read = 0
-        for bucket in sorted(counts):
-            files = list(target.glob(f"{bucket}.arrow"))
-            if len(files) != 1:
-                raise not_shared(target)
-            arrays = pl.read_ipc(files[0])
-            files[0].unlink()
+        for arrays in _finished(self.log, divided, len(first_users) - 1, finish, target):
             read += len(arrays)
             yield change(Events(**{name: arrays[name].to_numpy() for name in arrays.columns}))
         if read != self.count:
@@ -104,77 +93,89 @@ def _rows_of(log: Log) -> SparkRows:
     return values
 
 
-def _batches(log: Log) -> Callable[[pl.LazyFrame], Iterator[pl.DataFrame]]:
-    """Return the function that reads a piece on an executor, a batch of `Log.values` at a time."""
-    opened, path = _rows_of(log).opening(), log.path
+def _tasks(log: Log, packed: Callable[[pl.DataFrame], Iterator[tuple[int, pl.DataFrame]]]) -> SparkFrame:
+    """Return the buckets and their rows that `packed` makes of batches of `Log.values`, on executors."""
+    rows, path = _rows_of(log), log.path
+    opened = rows.opening()
 
-    def batches(piece: pl.LazyFrame) -> Iterator[pl.DataFrame]:
+    def run(number: int, piece: pl.LazyFrame) -> Iterator[dict[str, list[Any]]]:
         with readable(path):
-            yield from opened(piece).collect_batches(chunk_size=PIECE, engine="streaming")
+            for place, batch in enumerate(
+                opened(piece).collect_batches(chunk_size=PIECE, engine="streaming")
+            ):
+                for bucket, some in packed(batch):
+                    yield {"bucket": [bucket], "piece": [number], "batch": [place], "rows": [as_ipc(some)]}
 
-    return batches
-
-
-def _divided(log: Log, bounds: pl.Series) -> Any:
-    """Return the events, packed by bucket; `bounds` are the first keys of all buckets but the first."""
-    batches = _batches(log)
-
-    def divide(number: int, piece: pl.LazyFrame) -> Iterator[dict[str, list[Any]]]:
-        for place, rows in enumerate(batches(piece)):
-            events = rows.filter(pl.col(VERDICT).is_null()).drop(VERDICT)
-            events = events.with_columns(pl.col("user").cast(bounds.dtype))
-            bucket = bounds.search_sorted(events["user"], side="right").cast(pl.Int32)
-            for (chosen,), packed in events.group_by(bucket.alias("__bucket"), maintain_order=True):
-                yield {
-                    "bucket": [chosen],
-                    "piece": [number],
-                    "batch": [place],
-                    "events": [as_ipc(packed)],
-                }
-
-    rows = _rows_of(log)
-    return rows.engine.tasks(divide, rows.pieces, _PACKED)
+    return rows.engine.tasks(run, rows.pieces, _PACKED)
 
 
-def _sorting(
-    dtype: pl.DataType, first_users: NDArray[np.int64], items: Path, target: Path
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function by which executors sort buckets, and write each into a file in `target`.
+def _finished(
+    log: Log, packed: SparkFrame, partitions: int, finish: Finish, target: Path
+) -> Iterator[pl.DataFrame]:
+    """Yield the finished rows of each bucket in order, which executors write into the folder `target`.
+
+    The rows of a bucket meet in one partition, in the order of the log. Raises DataError for files that are
+    not there.
+    """
+    target.mkdir()
+
+    def pairs(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, bytes]]:
+        for batch in batches:
+            yield from zip(batch["bucket"].to_pylist(), batch["rows"].to_pylist(), strict=True)
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for bucket, group in groupby(pairs(batches), itemgetter(0)):
+            _write(finish(bucket, pl.concat([from_ipc(content) for _, content in group])), target, bucket)
+            yield pa.RecordBatch.from_pydict({"bucket": pa.array([bucket], pa.int32())})
+
+    together = packed.repartition(max(partitions, 1), "bucket")
+    done = in_arrow(together.sortWithinPartitions("bucket", "piece", "batch"), run, "bucket int")
+    with _rows_of(log).engine.jobs():
+        buckets = sorted(bucket for (bucket,) in done.collect())
+    for bucket in buckets:
+        files = list(target.glob(f"{bucket}.arrow"))
+        if len(files) != 1:
+            raise not_shared(target)
+        rows = pl.read_ipc(files[0])
+        files[0].unlink()
+        yield rows
+
+
+def _write(rows: pl.DataFrame, folder: Path, bucket: int) -> None:
+    # Spark may run a task twice; the file appears whole.
+    folder.mkdir(parents=True, exist_ok=True)
+    written = folder / f"{uuid.uuid4().hex}.new"
+    rows.write_ipc(written)
+    os.replace(written, folder / f"{bucket}.arrow")
+
+
+def _dividing(bounds: pl.Series) -> Callable[[pl.DataFrame], Iterator[tuple[int, pl.DataFrame]]]:
+    """Return the function that divides rows into buckets, of which all but the first begin at `bounds`."""
+
+    def divide(rows: pl.DataFrame) -> Iterator[tuple[int, pl.DataFrame]]:
+        events = rows.filter(pl.col(VERDICT).is_null()).drop(VERDICT)
+        events = events.with_columns(pl.col("user").cast(bounds.dtype))
+        buckets = bounds.search_sorted(events["user"], side="right").cast(pl.Int32).alias("__bucket")
+        for (bucket,), some in events.group_by(buckets, maintain_order=True):
+            yield bucket, some
+
+    return divide
+
+
+def _sorting(dtype: pl.DataType, first_users: NDArray[np.int64], items: Path) -> Finish:
+    """Return the function that sorts the events of a bucket, with rows in place of ids.
 
     The users of a bucket are the rows from its first user on, in the order of their keys.
     """
 
-    def packed(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, bytes]]:
-        for batch in batches:
-            yield from zip(batch["bucket"].to_pylist(), batch["events"].to_pylist(), strict=True)
-
-    def sort(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows_of_items: pl.DataFrame | None = None
-        for bucket, group in groupby(packed(batches), lambda pair: pair[0]):
-            if rows_of_items is None:
-                rows_of_items = pl.read_ipc(items)
-            events = pl.concat([from_ipc(content) for _, content in group])
-            number = events["user"].cast(dtype).rank("dense").to_numpy().astype(np.int32) - 1
-            joined = events.select("item").join(rows_of_items, on="item", how="left", maintain_order="left")
-            arrays = events_of(
-                events, number + np.int32(first_users[bucket]), joined["row"].to_numpy().astype(np.int32)
-            ).sorted()
-            _write(arrays, target / f"{bucket}.arrow")
-            yield pa.RecordBatch.from_pydict(
-                {"bucket": pa.array([bucket], pa.int32()), "count": pa.array([len(arrays)], pa.int64())}
-            )
+    def sort(bucket: int, events: pl.DataFrame) -> pl.DataFrame:
+        number = events["user"].cast(dtype).rank("dense").to_numpy().astype(np.int32) - 1
+        rows = events.select("item").join(pl.read_ipc(items), on="item", how="left", maintain_order="left")
+        users = number + np.int32(first_users[bucket])
+        arrays = vars(events_of(events, users, rows["row"].to_numpy().astype(np.int32)).sorted())
+        return pl.DataFrame({name: values for name, values in arrays.items() if values is not None})
 
     return sort
-
-
-def _write(events: Events, path: Path) -> None:
-    # Spark may run a task twice; the file appears whole.
-    path.parent.mkdir(parents=True, exist_ok=True)
-    written = path.with_name(f"{uuid.uuid4().hex}.new")
-    pl.DataFrame({name: values for name, values in vars(events).items() if values is not None}).write_ipc(
-        written
-    )
-    os.replace(written, path)
 
 
 def read_by_spark(
@@ -182,55 +183,46 @@ def read_by_spark(
 ) -> tuple[SparkEvents, pl.Series, pl.Series, Counter[str], Counter[int]]:
     """Read `log` as `data.events.events.read_events` does, by the same rules, on executors.
 
-    Spark adds up the counts of the pieces. `work` is a folder that all workers share with this process.
+    Each id is counted in pieces, and the counts of a share of the ids are added up in one task. `work` is a
+    folder that all workers share with this process.
     """
-    rows, target = _rows_of(log), work / "counts"
-    batches, schema = _batches(log), log.rows.schema()
-
-    def count(number: int, piece: pl.LazyFrame) -> Iterator[dict[str, list[Any]]]:
-        for batch in batches(piece):
-            for counts in _counts(batch):
-                yield counts.select(_COUNTS.names).to_dict(as_series=False)
-
-    with rows.engine.jobs():
-        counted = rows.engine.tasks(count, rows.pieces, _COUNTS)
-        summed = counted.groupBy("role", "number", "text").agg(F.sum(_COUNT).alias(_COUNT))
-        summed.write.partitionBy("role").parquet(str(target.absolute()))
+    shares = min(len(_rows_of(log).pieces), _MOST_SHARES)
+    counted = _tasks(log, _counting(shares))
+    counts: list[list[pl.DataFrame]] = [[] for _ in range(_LABEL + 1)]
+    for rows in _finished(log, counted, 2 * shares, _added, work / "counts"):
+        counts[rows["role"][0]].append(rows.drop("role"))
+    schema = log.rows.schema()
     users, items = (
-        _read(target, role, "text" if schema[name] == pl.String else "number")
+        pl.concat([pl.DataFrame(schema={"key": schema[name], _COUNT: pl.Int64}), *counts[role]])
         for role, name in ((_USER, "user"), (_ITEM, "item"))
     )
-    verdicts = Counter[str](dict(_read(target, _VERDICT, "text").iter_rows()))
-    labels = Counter[int](dict(_read(target, _LABEL, "number").iter_rows()))
+    verdicts, labels = (
+        Counter(dict(row for rows in counts[role] for row in rows.iter_rows())) for role in (_VERDICT, _LABEL)
+    )
     events = int(users[_COUNT].sum())
-    if events != items[_COUNT].sum() or not any(target.glob("role=*/*.parquet")):
-        raise not_shared(target)
     return SparkEvents(log, log.columns(), events, users, items), users["key"], items["key"], verdicts, labels
 
 
-def _counts(rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Yield the counts of a batch, with the columns of `_COUNTS`."""
-    events = rows.filter(pl.col(VERDICT).is_null())
-    bad = rows.filter(pl.col(VERDICT).is_not_null())
-    keys = [(_USER, events["user"]), (_ITEM, events["item"]), (_VERDICT, bad[VERDICT])]
-    keys += [(_LABEL, events[LABEL])] if LABEL in rows.columns else []
-    for role, values in keys:
-        counts = values.alias("key").value_counts(name=_COUNT)
-        is_text = values.dtype == pl.String
-        yield counts.select(
-            role=pl.lit(role, pl.Int32),
-            number=pl.lit(None, pl.Int64) if is_text else pl.col("key").cast(pl.Int64),
-            text=pl.col("key") if is_text else pl.lit(None, pl.String),
-            count=pl.col(_COUNT).cast(pl.Int64),
-        )
+def _counting(shares: int) -> Callable[[pl.DataFrame], Iterator[tuple[int, pl.DataFrame]]]:
+    """Return the function that counts the rows of a batch by key and role, a share of the keys a bucket."""
+
+    def count(rows: pl.DataFrame) -> Iterator[tuple[int, pl.DataFrame]]:
+        events, others = rows.filter(pl.col(VERDICT).is_null()), rows[VERDICT].drop_nulls()
+        keys = {_USER: events["user"], _ITEM: events["item"], _VERDICT: others}
+        if LABEL in rows.columns:
+            keys[_LABEL] = events[LABEL]
+        for role, values in keys.items():
+            counts = (
+                values.alias("key")
+                .value_counts(name=_COUNT)
+                .with_columns(pl.lit(role, pl.Int8).alias("role"), pl.col(_COUNT).cast(pl.Int64))
+            )
+            share = counts["key"].hash() % shares if role in (_USER, _ITEM) else counts["key"].hash() % 1
+            for (number,), some in counts.group_by(share.cast(pl.Int32).alias("__share")):
+                yield role * shares + number, some
+
+    return count
 
 
-def _read(target: Path, role: int, column: str) -> pl.DataFrame:
-    """Return the keys of a role in `column`, and their counts; none where Spark has written none."""
-    files = sorted((target / f"role={role}").glob("*.parquet"))
-    if not files:
-        dtype = pl.String if column == "text" else pl.Int64
-        return pl.DataFrame(schema={"key": dtype, _COUNT: pl.Int64})
-    return pl.read_parquet(files, columns=[column, _COUNT], glob=False, hive_partitioning=False).rename(
-        {column: "key"}
-    )
+def _added(bucket: int, counts: pl.DataFrame) -> pl.DataFrame:
+    return counts.group_by("role", "key").agg(pl.col(_COUNT).sum())

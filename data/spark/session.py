@@ -22,10 +22,17 @@ _NOT_SEEN = re.compile(
 _OF_PYTHON = "from the Python worker"  # begins the calls of an error on an executor
 # Py4J raises these errors of Python once the driver's process is gone.
 _GONE = (ConnectionRefusedError, ConnectionResetError)
+# Java moves a few thousand packed values, so compiling and planning for speed take longer than they save.
+_QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _SETTINGS = {
     "spark.app.name": "turret data prepare",
     "spark.log.level": "ERROR",
     "spark.ui.showConsoleProgress": "false",
+    "spark.driver.extraJavaOptions": _QUICK_JAVA,
+    "spark.executor.extraJavaOptions": _QUICK_JAVA,
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 # An executor raises an error of Turret, which Spark passes on as text, followed by the calls of Java.
 _OF_TURRET = re.compile(
