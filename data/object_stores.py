@@ -6,7 +6,7 @@ fingerprint. The manifest is written last, so older data stays whole until then.
 
 import re
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
@@ -112,11 +112,18 @@ class Objects:
             ) from error
 
 
+TABLE = "table://"
+
+
 class LocalCopies:
-    """Copies of objects in the folder `folder`; each object is copied once. `paths` has the copies by URL."""
+    """Copies of objects in the folder `folder`; each object is copied once. `paths` has the copies by URL.
+
+    `write_table`, if it is set, writes a table of a catalog by its name as Parquet into a folder.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.paths: dict[str, Path] = {}
+        self.write_table: Callable[[str, Path], None] | None = None
         self._folder = folder
 
     def path(self, place: Place) -> Path:
@@ -126,6 +133,14 @@ class LocalCopies:
         """
         if not is_url(place):
             return Path(place)
+        if place.startswith(TABLE) and place not in self.paths:
+            if self.write_table is None:
+                raise SourceError(
+                    f"{place} is a table of a catalog, which Spark reads; name it with --engine"
+                )
+            copy = self._folder / str(len(self.paths))
+            self.write_table(place.removeprefix(TABLE), copy)
+            self.paths[place] = copy
         if place not in self.paths:
             objects = Objects(place)
             sizes = objects.sizes()

@@ -81,9 +81,16 @@ class Engine(Protocol):
         """Return the results of `function` for each of `values`, in order."""
         ...
 
+    @property
+    def write_table(self) -> Callable[[str, Path], None] | None:
+        """The function that writes a table of a catalog as Parquet into a new folder, None without any."""
+        ...
+
 
 class LocalEngine:
-    """This process alone."""
+    """This process alone, which reads no tables of catalogs."""
+
+    write_table = None
 
     def rows(self, frame: pl.LazyFrame, pieces: Pieces, path: Path) -> Rows:
         """Return the rows of `frame`."""

@@ -98,6 +98,7 @@ def prepare(
         # The work folder is removed with `folder`.
         with tempfile.TemporaryDirectory(dir=folder) as work, _session(engine) as session:
             reader = _engine(session)
+            copies.write_table = reader.write_table
             source = open_source(config, Path(work), copies, reader)
             ingested = ingest_source(config, source, Path(work), session)
             _refuse_unknown_nulls(config.format.nulls, source)

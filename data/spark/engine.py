@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from turret.data.reading.tables import readable
 from turret.data.rows import LocalRows, Pieces, Query, Rows
-from turret.data.spark.session import failed_jobs
+from turret.data.spark.session import failed_jobs, not_shared
 
 Value = TypeVar("Value")
 Task = Callable[[int, Value], Iterator[dict[str, list[Any]]]]
@@ -43,6 +43,16 @@ class SparkEngine:
             yield {"number": [number], "result": [function(value)]}
 
         return self._results(task, values)
+
+    def write_table(self, name: str, folder: Path) -> None:
+        """Write a table of Spark's catalogs as Parquet, by executors, in the order in which Spark reads it.
+
+        Raises DataError for a name that Spark does not know, and for workers without this folder.
+        """
+        with self.jobs():
+            self.session.table(name).write.parquet(str(folder.absolute()))
+        if not any(folder.glob("*.parquet")):
+            raise not_shared(folder)
 
     def _results(self, task: Task[Value], values: Sequence[Value]) -> list[bytes]:
         with self.jobs():

@@ -1,6 +1,7 @@
 """Events of a log on executors: counted by ids, divided into buckets of users, and sorted in these."""
 
 import os
+import tempfile
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -16,12 +17,12 @@ import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 from pyspark.sql import DataFrame as SparkFrame
 
-from turret.data.errors import DataError
 from turret.data.events.event_arrays import Change, Events, user_blocks
 from turret.data.events.events import VERDICT, Log, events_of
 from turret.data.events.labels import LABEL
 from turret.data.reading.tables import readable
 from turret.data.spark.engine import PIECE, SparkRows, as_ipc, from_ipc, in_arrow
+from turret.data.spark.session import not_shared
 
 _COUNT = "count"
 _USER, _ITEM, _VERDICT, _LABEL = range(4)
@@ -33,14 +34,6 @@ _PACKED = pa.schema(
 )
 Finish = Callable[[int, pl.DataFrame], pl.DataFrame]
 """Makes the rows of a bucket, in order, the finished rows of its file."""
-
-
-def not_shared(folder: Path) -> DataError:
-    """Return the error for workers that have written into a folder of their own."""
-    return DataError(
-        f"Spark has written {folder}, and not all of it is there: its workers have another file system; "
-        "choose a folder with --to that this machine and all workers share"
-    )
 
 
 @dataclass
@@ -117,7 +110,7 @@ def _finished(
     The rows of a bucket meet in one partition, in the order of the log. Raises DataError for files that are
     not there.
     """
-    target.mkdir()
+    target.mkdir(exist_ok=True)
 
     def pairs(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, bytes]]:
         for batch in batches:
@@ -189,7 +182,9 @@ def read_by_spark(
     shares = min(len(_rows_of(log).pieces), _MOST_SHARES)
     counted = _tasks(log, _counting(shares))
     counts: list[list[pl.DataFrame]] = [[] for _ in range(_LABEL + 1)]
-    for rows in _finished(log, counted, 2 * shares, _added, work / "counts"):
+    # A log with further formats of times is read again.
+    target = Path(tempfile.mkdtemp(prefix="counts.", dir=work))
+    for rows in _finished(log, counted, 2 * shares, _added, target):
         counts[rows["role"][0]].append(rows.drop("role"))
     schema = log.rows.schema()
     users, items = (

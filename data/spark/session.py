@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
@@ -128,3 +129,11 @@ def _first_line(error: Exception) -> str:
     text = str(error) if java is None else str(java.getMessage() or java.toString())
     of_python = re.findall(r"^(\w[\w.]*(?:Error|Exception): .*)$", str(error), re.MULTILINE)
     return str(of_python[-1] if _OF_PYTHON in text else text).strip().split("\n")[0]
+
+
+def not_shared(folder: Path) -> DataError:
+    """Return the error for workers that have written into a folder of their own."""
+    return DataError(
+        f"Spark has written {folder}, and not all of it is there: its workers have another file system; "
+        "choose a folder with --to that this machine and all workers share"
+    )
