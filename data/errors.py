@@ -74,15 +74,18 @@ def shown(value: object) -> str:
         return "a number of thousands of digits"
 
 
+_NOT_UTF8 = re.compile("[\0\ud800-\udfff]")
+
+
 def is_utf8(text: str) -> bool:
     """Tell whether a text is valid UTF-8, as files and other libraries need; Python reads other bytes too."""
-    return not re.search("[\0\ud800-\udfff]", text)
+    return not _NOT_UTF8.search(text)
 
 
 def is_path(value: object) -> TypeGuard[str | PathLike[str]]:
     """Tell whether a value is a text or a path, in UTF-8."""
     text = fspath(value) if isinstance(value, str | PathLike) else None
-    return isinstance(text, str) and is_utf8(text)
+    return isinstance(text, str) and not _NOT_UTF8.search(text)
 
 
 def path_of(name: str, value: object) -> Path:

@@ -20,11 +20,6 @@ from numpy.typing import DTypeLike, NDArray
 from turret.data.errors import DataError
 
 
-def save_array(path: Path, values: NDArray[Any]) -> None:
-    """Write `values` to the `.npy` file `path`."""
-    np.save(path, values, allow_pickle=False)
-
-
 def open_array(path: Path, *dtypes: str) -> NDArray[Any]:
     """Map the `.npy` file `path` into memory, read-only.
 
@@ -187,11 +182,12 @@ def new_folder(target: Path, overwrite: bool = False) -> Iterator[Path]:
     `target` removes the folder. An existing `target` is refused with a `DataError`, or replaced if
     `overwrite` is given, by two renames; after a crash between them, the next call brings it back.
     """
-    _restore(target)
+    if any(target.parent.glob(f".{glob.escape(target.name)}.*")):
+        _restore(target)
+        remove_abandoned(target)
     existing = DataError(f"{target} exists already; choose another folder, or replace it with --overwrite")
     if target.exists() and not overwrite:
         raise existing
-    remove_abandoned(target)
     # A folder of mkdtemp could be read by no other user.
     with temporary_folder(target.parent / f".{target.name}.{uuid.uuid4().hex}.new") as fresh:
         yield fresh

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from turret.data.errors import DataError
 from turret.data.files import map_ordered
-from turret.data.kinds import KindTable
+from turret.data.kinds import Kind
 
 MANIFEST = "manifest.json"
 
@@ -127,7 +127,7 @@ class DataManifest(_Record):
     split: Split
     has_weights: bool
     negatives: int | None = None
-    kinds: KindTable = {}
+    kinds: dict[str, Kind] = {}
     default_kind: str | None = None
     repeat_share: float = 0.0
     visit_repeat_share: float = 0.0
@@ -185,10 +185,11 @@ def _hash_as_json(path: Path) -> bytes:
 def hash_files(folder: Path) -> dict[str, FileHash]:
     """Hash every file below `folder` except the manifest itself, by its name relative to `folder`."""
     paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and path != folder / MANIFEST]
-    return {path.relative_to(folder).as_posix(): file_hash for path, file_hash in hash_all(paths).items()}
+    names = [path.relative_to(folder).as_posix() for path in paths]
+    return dict(zip(names, map_ordered(hash_file, paths), strict=True))
 
 
-def fingerprint(files: dict[str, FileHash], time_kind: str, kinds: KindTable) -> str:
+def fingerprint(files: dict[str, FileHash], time_kind: str, kinds: dict[str, Kind]) -> str:
     """Return one SHA-256 for the content of a prepared folder; see `DataManifest`."""
     lines = [f"time {time_kind}", *(f"{name} {files[name].sha256}" for name in sorted(files))]
     lines += [f"kind {name} {kind.model_dump_json()}" for name, kind in kinds.items()]

@@ -6,7 +6,7 @@ fingerprint. The manifest is written last, so older data stays whole until then.
 
 import re
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
@@ -113,64 +113,47 @@ class Objects:
 
 
 TABLE = "table://"
-
-
-class LocalCopies:
-    """Copies of objects in the folder `folder`; each object is copied once. `paths` has the copies by URL.
-
-    `write_table`, if it is set, writes a table of a catalog by its name as Parquet into a folder.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.paths: dict[str, Path] = {}
-        self.write_table: Callable[[str, Path], None] | None = None
-        self._folder = folder
-
-    def path(self, place: Place) -> Path:
-        """Return the path of a file or folder; a URL is copied first.
-
-        Raises SourceError for a URL with nothing at it, and as `Objects` does.
-        """
-        if not is_url(place):
-            return Path(place)
-        if place.startswith(TABLE) and place not in self.paths:
-            if self.write_table is None:
-                raise SourceError(
-                    f"{place} is a table of a catalog, which Spark reads; name it with --engine"
-                )
-            copy = self._folder / str(len(self.paths))
-            self.write_table(place.removeprefix(TABLE), copy)
-            self.paths[place] = copy
-        if place not in self.paths:
-            objects = Objects(place)
-            sizes = objects.sizes()
-            if not sizes:
-                raise SourceError(f"there is no object at or below {place}; check the bucket and the path")
-            copy = self._folder / str(len(self.paths)) / objects.url.rpartition("/")[2]
-            objects.download(sizes, copy)
-            self.paths[place] = copy
-        return self.paths[place]
-
-    def named(self, sentence: str) -> str:
-        """Return a sentence, or a path, with URLs in place of copies."""
-        for url, copy in self.paths.items():
-            sentence = sentence.replace(copy.as_posix(), without_credentials(url.rstrip("/")))
-        return sentence
+"""Begins the names of tables of catalogs, which are no objects: Spark reads them."""
 
 
 @contextmanager
-def local_copies(target: Path) -> Iterator[LocalCopies]:
-    """Yield local copies in a hidden folder beside `target`, which is removed after the block.
+def local_copies(urls: Sequence[str], target: Path, has_tables: bool = False) -> Iterator[dict[Place, Path]]:
+    """Yield copies of the objects by URL, in a hidden folder beside `target` that goes with the block.
 
-    A `TurretError` of the block names the URLs and not the copies.
+    A table of a catalog has the path of a copy that the block itself writes, if it can (`has_tables`). A
+    `TurretError` of the block names the URLs and not the copies. Raises SourceError for a URL with nothing
+    at it, for a table that the block can't write, and as `Objects` does.
     """
+    copies = dict[Place, Path]()
     with temporary_folder(target.parent / f".{target.name}.{uuid.uuid4().hex}.new") as folder:
-        copies = LocalCopies(folder)
+        for url in urls:
+            if url.startswith(TABLE):
+                if not has_tables:
+                    raise SourceError(
+                        f"{url} is a table of a catalog, which Spark reads; name it with --engine"
+                    )
+                copies[url] = folder / str(len(copies))
+                continue
+            objects = Objects(url)
+            sizes = objects.sizes()
+            if not sizes:
+                raise SourceError(f"there is no object at or below {url}; check the bucket and the path")
+            copies[url] = folder / str(len(copies)) / objects.url.rpartition("/")[2]
+            objects.download(sizes, copies[url])
         try:
             yield copies
         except TurretError as error:
-            error.args = tuple(copies.named(part) if isinstance(part, str) else part for part in error.args)
+            error.args = tuple(
+                with_urls(part, copies) if isinstance(part, str) else part for part in error.args
+            )
             raise
+
+
+def with_urls(sentence: str, copies: Mapping[Place, Path]) -> str:
+    """Return a sentence, or a path, with URLs in place of their copies."""
+    for url, copy in copies.items():
+        sentence = sentence.replace(copy.as_posix(), without_credentials(str(url).rstrip("/")))
+    return sentence
 
 
 @contextmanager

@@ -42,6 +42,17 @@ class Negatives:
     times: NDArray[Any] | None = None
     kinds: NDArray[np.int8] | None = None
 
+    @classmethod
+    def open(cls, folder: Path, manifest: DataManifest, times: str) -> "Negatives":
+        """Open the negatives of prepared data, whose times have the type `times`."""
+        return cls(
+            open_array(folder / "negatives.npy", "int32"),
+            open_array(folder / "negative_offsets.npy", "int64"),
+            open_array(folder / "negative_weights.npy", "float32") if manifest.has_weights else None,
+            open_array(folder / "negative_times.npy", times) if manifest.kinds else None,
+            open_array(folder / "negative_kinds.npy", "int8") if manifest.kinds else None,
+        )
+
 
 class GivenNegatives(NamedTuple):
     """M negatives that events of negative kinds give, in any order.
@@ -139,46 +150,35 @@ class PreparedData:
     def open(cls, folder: Path) -> "PreparedData":
         """Open a prepared folder. Raises DataError for another folder, and for missing or resized files."""
         with system_errors_told():
-            return cls._open(path_of("folder", folder))
-
-    @classmethod
-    def _open(cls, folder: Path) -> "PreparedData":
-        manifest = DataManifest.load(folder)
-        for name, expected in manifest.files.items():
-            path = folder / name
-            if not path.is_file() or path.stat().st_size != expected.bytes:
-                raise DataError(
-                    f"{path} is missing or does not have {expected.bytes} bytes; prepare the data again"
-                )
-
-        def array(name: str, dtype: str) -> NDArray[Any]:
-            return open_array(folder / f"{name}.npy", dtype)
-
-        negatives, times = None, "float64" if isinstance(manifest.time.first, float) else "int64"
-        if manifest.negatives is not None:
-            negatives = Negatives(
-                array("negatives", "int32"),
-                array("negative_offsets", "int64"),
-                array("negative_weights", "float32") if manifest.has_weights else None,
-                array("negative_times", times) if manifest.kinds else None,
-                array("negative_kinds", "int8") if manifest.kinds else None,
+            folder = path_of("folder", folder)
+            manifest = DataManifest.load(folder)
+            for name, expected in manifest.files.items():
+                path = folder / name
+                if not path.is_file() or path.stat().st_size != expected.bytes:
+                    raise DataError(
+                        f"{path} is missing or does not have {expected.bytes} bytes; prepare the data again"
+                    )
+            times = "float64" if isinstance(manifest.time.first, float) else "int64"
+            dtypes = {"items": "int32", "offsets": "int64", "times": times, "splits": "int64"}
+            dtypes |= {"weights": "float32"} if manifest.has_weights else {}
+            dtypes |= {"kinds": "int8"} if manifest.kinds else {}
+            arrays = {name: open_array(folder / f"{name}.npy", dtype) for name, dtype in dtypes.items()}
+            return cls(
+                folder=folder,
+                manifest=manifest,
+                event_items=arrays["items"],
+                offsets=arrays["offsets"],
+                times=arrays["times"],
+                weights=arrays.get("weights"),
+                splits=arrays["splits"],
+                users=Vocabulary.load(folder / "users.json"),
+                item_ids=Vocabulary.load(folder / "items.json"),
+                user_features=Features.open(folder / "user_features"),
+                item_features=Features.open(folder / "item_features"),
+                fields=_read_json(folder / "catalogue.json")["fields"],
+                negatives=None if manifest.negatives is None else Negatives.open(folder, manifest, times),
+                kinds=arrays.get("kinds"),
             )
-        return cls(
-            folder=folder,
-            manifest=manifest,
-            event_items=array("items", "int32"),
-            offsets=array("offsets", "int64"),
-            times=array("times", times),
-            weights=array("weights", "float32") if manifest.has_weights else None,
-            splits=array("splits", "int64"),
-            users=Vocabulary.load(folder / "users.json"),
-            item_ids=Vocabulary.load(folder / "items.json"),
-            user_features=Features.open(folder / "user_features"),
-            item_features=Features.open(folder / "item_features"),
-            fields=_read_json(folder / "catalogue.json")["fields"],
-            negatives=negatives,
-            kinds=array("kinds", "int8") if manifest.kinds else None,
-        )
 
     @property
     def display(self) -> DisplaySettings:

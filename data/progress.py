@@ -42,16 +42,12 @@ def progress(description: str, total: int | None = None) -> Iterator[Callable[[i
         return
     done, told = 0, begun
 
-    def tell() -> None:
-        nonlocal told
+    def advance(steps: int) -> None:
+        nonlocal done, told
+        done += steps
         if (now := time.monotonic()) - told >= SECONDS_A_LINE:
             told = now
             log.info(_line(description, done, total, now - begun))
-
-    def advance(steps: int) -> None:
-        nonlocal done
-        done += steps
-        tell()
 
     if total is not None:
         yield advance
@@ -60,7 +56,7 @@ def progress(description: str, total: int | None = None) -> Iterator[Callable[[i
 
     def tick() -> None:
         while not ended.wait(SECONDS_A_LINE):
-            tell()
+            advance(0)
 
     clock = Thread(target=tick, daemon=True)
     clock.start()

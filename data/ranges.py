@@ -46,9 +46,16 @@ def stable_order(keys: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
     Integers that fit 63 bits together are packed into one integer, which NumPy sorts with vector
     instructions. That sort is not stable, so ties are sorted by position afterwards.
     """
-    packed = _packed(keys)
-    if packed is None:
+    widths: list[int] = []
+    if len(keys[0]) and all(key.dtype.kind == "i" for key in keys):
+        lows = [int(key.min()) for key in keys]
+        widths = [(int(key.max()) - low).bit_length() for key, low in zip(keys, lows, strict=True)]
+    if not widths or sum(widths) > _BITS:
         return np.lexsort(keys[::-1])
+    packed = np.zeros(len(keys[0]), dtype=np.int64)
+    for key, low, width in zip(keys, lows, widths, strict=True):
+        packed <<= width
+        packed |= key - np.int64(low)
     order = np.argsort(packed)
     packed = packed[order]
     is_new = packed[1:] != packed[:-1]
@@ -58,21 +65,6 @@ def stable_order(keys: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
         bits = len(order).bit_length()
         order = np.sort((rank << bits) | order) & ((1 << bits) - 1)
     return order
-
-
-def _packed(keys: Sequence[NDArray[Any]]) -> NDArray[np.int64] | None:
-    """Return one integer per row that sorts as the keys do, or None if it would need more than 63 bits."""
-    if not len(keys[0]) or any(key.dtype.kind != "i" for key in keys):
-        return None
-    lows = [int(key.min()) for key in keys]
-    widths = [(int(key.max()) - low).bit_length() for key, low in zip(keys, lows, strict=True)]
-    if sum(widths) > _BITS:
-        return None
-    packed = np.zeros(len(keys[0]), dtype=np.int64)
-    for key, low, width in zip(keys, lows, widths, strict=True):
-        packed <<= width
-        packed |= key - np.int64(low)
-    return packed
 
 
 def lower_medians(

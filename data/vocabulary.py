@@ -1,6 +1,5 @@
 """Ids and their rows."""
 
-import hashlib
 import json
 import operator
 import re
@@ -43,22 +42,28 @@ class Vocabulary:
     """
 
     kind: Literal["integer", "string"]
+    all_ids: list[Id]
+    """The ids by row."""
 
     def __init__(self, ids: Sequence[int] | Sequence[str]) -> None:
-        self._ids: list[Id] = list(ids)
-        self.kind = _kind(self._ids)
+        self.all_ids = list(ids)
+        types = set(map(type, self.all_ids))
+        if not (types <= {int} or types == {str}):
+            names = ", ".join(sorted(kind.__name__ for kind in types))
+            raise DataError(f"a vocabulary holds either integers or strings, not {names}")
+        self.kind = "string" if types == {str} else "integer"
         # Ascending ids, as in prepared data, are distinct: no dictionary is built to check it.
-        is_ascending = all(map(operator.lt, self._ids, islice(self._ids, 1, None)))
-        if not is_ascending and len(self._rows) != len(self._ids):
-            repeated, _ = Counter(self._ids).most_common(1)[0]
+        is_ascending = all(map(operator.lt, self.all_ids, islice(self.all_ids, 1, None)))
+        if not is_ascending and len(self._rows) != len(self.all_ids):
+            repeated, _ = Counter(self.all_ids).most_common(1)[0]
             raise DataError(f"id {repeated!r} occurs twice in a vocabulary; ids have to be unique")
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return len(self.all_ids)
 
     @cached_property
     def _rows(self) -> dict[Id, int]:
-        return dict(zip(self._ids, range(len(self._ids)), strict=True))
+        return dict(zip(self.all_ids, range(len(self.all_ids)), strict=True))
 
     def row(self, outside_id: Id) -> int | None:
         """Return the row of an id, or None if it is unknown."""
@@ -84,22 +89,18 @@ class Vocabulary:
 
     def id(self, row: int) -> Id:
         """Return the id at `row`. Raises IndexError for a row outside 0 .. len - 1 (there is no row -1)."""
-        if not 0 <= row < len(self._ids):
-            raise IndexError(f"row {row} is outside a vocabulary of {len(self._ids)} ids")
-        return self._ids[row]
+        if not 0 <= row < len(self.all_ids):
+            raise IndexError(f"row {row} is outside a vocabulary of {len(self.all_ids)} ids")
+        return self.all_ids[row]
 
     def ids(self, rows: Iterable[int] | NDArray[np.integer]) -> list[Id]:
         """Return the ids at `rows`, in their order. Raises IndexError as `id` does."""
         return [self.id(int(row)) for row in rows]
 
-    @cached_property
-    def fingerprint(self) -> str:
-        """SHA-256 of the kind and the ids in row order, in hexadecimal."""
-        return hashlib.sha256(self._json().encode()).hexdigest()
-
     def save(self, path: Path) -> None:
         """Write the vocabulary to `path` as JSON: `{"kind": ..., "ids": [...]}`."""
-        path.write_text(self._json(), encoding="utf-8")
+        stored = {"kind": self.kind, "ids": self.all_ids}
+        path.write_text(json.dumps(stored, ensure_ascii=False, separators=(",", ":")), encoding="utf-8")
 
     @classmethod
     def load(cls, path: Path) -> "Vocabulary":
@@ -114,9 +115,6 @@ class Vocabulary:
             raise DataError(f"{path} does not hold a vocabulary: {error!r}") from None
         _ = vocabulary._rows  # built now, so that no request waits for it
         return vocabulary
-
-    def _json(self) -> str:
-        return json.dumps({"kind": self.kind, "ids": self._ids}, ensure_ascii=False, separators=(",", ":"))
 
 
 def find_rows(row_of: Callable[[Id], int | None], ids: Iterable[Id]) -> tuple[NDArray[np.int32], list[Id]]:
@@ -152,13 +150,3 @@ def _is_quickly_normalized(text: str) -> bool:
 def is_canonical_integer(text: str) -> bool:
     """Tell whether an integer of 64 bits prints itself as `text`: "7" and "-3", but not "007" or "7.0"."""
     return _CANONICAL.fullmatch(text) is not None and -(2**63) <= int(text) < 2**63
-
-
-def _kind(ids: list[Id]) -> Literal["integer", "string"]:
-    types = set(map(type, ids))
-    if types <= {int}:
-        return "integer"
-    if types == {str}:
-        return "string"
-    names = ", ".join(sorted(kind.__name__ for kind in types))
-    raise DataError(f"a vocabulary holds either integers or strings, not {names}")

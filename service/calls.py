@@ -38,7 +38,7 @@ _COMPARED = "/admin/comparison"
 # The calls by method and name; if two names match a path, the first is meant. A method that a path doesn't
 # have needs the key of the path's first method, to be refused.
 CALLS: Mapping[tuple[str, str], Call] = {
-    **_calls("read", "recommend", "/v1/recommend", "/v1/search", methods="POST"),
+    **_calls("read", "recommend", "/v1/recommend", "/v1/search", "/v1/popular", methods="POST"),
     **_calls("read", "recommend", _SIMILAR, methods="GET POST"),
     **_calls("read", "batch", "/v1/recommend/batch", methods="POST"),
     **_calls("read", "read", "/v1/items", "/v1/fields", "/v1/version", "/v1/versions", "/v1/activations"),

@@ -14,6 +14,7 @@ from turret.service.keys.keys import Keyring, admin_key
 from turret.service.observing.observation import Observation
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.overlay.item_writer import ItemWriter
+from turret.service.popular.popular_now import PopularNow
 from turret.service.ranking.candidate import Comparison
 from turret.service.ranking.query import QueryReader
 from turret.service.ranking.recommender import Recommender, Shadow
@@ -138,10 +139,15 @@ class Components:
         self.item_writer = ItemWriter(
             self.items, self.overlay, settings.overlay_bytes, settings.write_timeout, self.follower.announce
         )
-        queries = QueryReader(self.histories, self.overlay, settings, lambda: holder.traffic.routes.rules)
+        self.popular = PopularNow(self.histories, holder, settings.popular)
+        queries = QueryReader(
+            self.histories, self.overlay, settings, lambda: holder.traffic.routes.rules, self.popular
+        )
         self.comparison = Comparison(holder, self.activator, self.overlay, queries, self.histories)
         shadow = Shadow(holder, self.overlay, self.metrics)
-        self.recommender = Recommender(holder, self.overlay, queries, shadow, self.observation.answered)
+        self.recommender = Recommender(
+            holder, self.overlay, queries, shadow, self.observation.answered, self.popular
+        )
 
     async def _run_gate(self, request: GateRequest) -> GateReport:
         """Check a version in a process of its own, or in a thread of a service without a supervisor."""

@@ -21,6 +21,10 @@ _Share = Annotated[float, Field(ge=0, le=1)]
 # The options of `turret serve`; the others are read from the environment alone.
 _OPTIONS = ("bundles", "wait", "host", "port", "admin_port", "workers", "store")
 
+_HALF_LIFE = re.compile(r"(?P<name>[a-z0-9_-]{1,32})=(?P<count>[0-9]{1,5})(?P<unit>[smhd])")
+_MILLISECONDS = {"s": 1e3, "m": 6e4, "h": 3.6e6, "d": 8.64e7}
+MOST_HALF_LIVES = 5
+
 # A host by name or address, perhaps with a port, as a content security policy names it.
 _ORIGIN = re.compile(r"https?://(\*\.)?[A-Za-z0-9.-]+(:[0-9]{1,5})?")
 
@@ -66,6 +70,10 @@ class Settings(BaseSettings):
     write_timeout: _Seconds = 5.0
     stored_history_limit: int = Field(default=10_000, ge=1, le=100_000)  # newest events of a user
     keep_days: int | None = Field(default=None, ge=1, le=36_500)  # of events; None: all
+    # Half-lives of what is popular now, by name, such as `hour=1h,week=7d`; empty: nothing is counted.
+    popular: Annotated[dict[str, float], NoDecode] = Field(
+        default={"quarter": 900_000.0, "hour": 3_600_000.0, "week": 604_800_000.0}
+    )
     # Of a process, for items added, changed and withdrawn since the export of a version that answers.
     overlay_bytes: int = Field(default=256_000_000, ge=0)
     # Services of one group on a Redis serve one version; services with other bundles need another group.
@@ -94,6 +102,26 @@ class Settings(BaseSettings):
     @classmethod
     def _same_port(cls, port: object) -> object:
         return None if port == "same" else port
+
+    @field_validator("popular", mode="before")
+    @classmethod
+    def _are_half_lives(cls, value: object) -> object:
+        """Read `hour=1h,week=7d` as milliseconds by name."""
+        if not isinstance(value, str):
+            return value
+        half_lives: dict[str, float] = {}
+        for part in filter(None, map(str.strip, value.split(","))):
+            match = _HALF_LIFE.fullmatch(part)
+            if match is None or match["name"] in half_lives or not 1 <= int(match["count"]) <= 10_000:
+                message = "{part} names no half-life; write such as hour=1h,week=7d (s, m, h or d)"
+                raise PydanticCustomError("half_life", message, {"part": part})
+            half_lives[match["name"]] = int(match["count"]) * _MILLISECONDS[match["unit"]]
+        if len(half_lives) > MOST_HALF_LIVES:
+            message = "{count} half-lives; name at most {most}"
+            raise PydanticCustomError(
+                "half_life", message, {"count": len(half_lives), "most": MOST_HALF_LIVES}
+            )
+        return half_lives
 
     @field_validator("page_pictures", mode="before")
     @classmethod

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from turret.tower.catalog.columns import Coded, grouped
 from turret.tower.catalog.masks import RowMask
 from turret.tower.format.manifest import Manifest
-from turret.tower.index.index import Index
-from turret.tower.index.planner import Plan, Planner
+from turret.tower.index.index import Index, ordered
+from turret.tower.index.planner import Plan as Plan
+from turret.tower.index.planner import Planner
 from turret.tower.index.planner import Ranking as Ranking
 from turret.tower.inference.encoder import Encoder, Kinds
 from turret.tower.repeats import Bonus, ItemUse
@@ -57,6 +58,21 @@ def marginal_relevance(
         chosen.append(best)
         np.minimum(marginal, by_score - directions @ (weight * directions[best]), out=marginal)
     return np.array(chosen, dtype=np.int64)
+
+
+_STRONGEST = 60.0  # as an exponent: counts of 1e12 events times e^60 are numbers of 32 bits
+
+
+def boosted_counts(
+    counts: NDArray[np.int64] | NDArray[np.float64], boosts: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """The numbers of events [M] times e^boost, at most e^60: float32 [M].
+
+    A boost adds to the logarithm of an item's probability by the softmax of the scores, so the probability by
+    popularity, which is in proportion to the number of events, is multiplied.
+    """
+    factors = np.exp(np.clip(boosts, -_STRONGEST, _STRONGEST).astype(np.float64))
+    return (counts * factors).astype(np.float32)
 
 
 class Cap:
@@ -171,15 +187,19 @@ class Retriever:
         allowed: RowMask | None = None,
         bonus: Bonus | None = None,
         only: NDArray[np.int64] | None = None,
+        boosts: NDArray[np.float32] | None = None,
     ) -> Ranking:
         """Rank the catalog for one user's vector [D], or several [V, D]; raises as `Planner.nearest`.
 
         Items with a `bonus` are scored exactly, and merged with the best of the others. The distinct rows
-        `only`, if given, are ranked alone, all by their exact scores.
+        `only`, if given, are ranked alone, all by their exact scores. With `boosts` [N or more], which are
+        added to the scores, every item is scored: an index can't tell which items a boost lifts.
         """
+        if only is None and boosts is not None:
+            only = np.arange(len(self.planner)) if allowed is None else allowed.rows
         if only is not None:
-            plan = Plan("subset", None if allowed is None else allowed.count)
-            return self._scored(NOTHING._replace(plan=plan), vector, k, excluded, allowed, bonus, only)
+            nothing = NOTHING._replace(plan=Plan("subset", None if allowed is None else allowed.count))
+            return self._scored(nothing, vector, k, excluded, allowed, bonus, only, boosts)
         if bonus is None:
             ranking = self.planner.nearest(vector, k, excluded, allowed)
             return Ranking(ranking.rows, ranking.scores / self._temperature, ranking.plan)
@@ -215,6 +235,7 @@ class Retriever:
         allowed: RowMask | None,
         bonus: Bonus | None,
         only: NDArray[np.int64] | None = None,
+        boosts: NDArray[np.float32] | None = None,
     ) -> Ranking:
         """`ranking` merged with the rows `only`, or with the rows of a bonus, as far as they are allowed."""
         others = ranking._replace(scores=ranking.scores / self._temperature)
@@ -230,10 +251,11 @@ class Retriever:
         scores = self.planner.products(vector, added) / self._temperature
         if bonus is not None:
             scores += bonus.gains(added, scores)
+        if boosts is not None:
+            scores += boosts[added]
         rows, both = np.concatenate([others.rows, added]), np.concatenate([others.scores, scores])
-        order = np.lexsort((rows, -both))[:k]
         plan = others.plan._replace(fetched=others.plan.fetched + len(added))
-        return Ranking(rows[order], both[order], plan)
+        return Ranking(*ordered(rows, both, k), plan)
 
     def similar(self, row: int, k: int) -> Ranking:
         """Rank the other items by their score with item `row`'s vector in place of a user's.
@@ -250,9 +272,24 @@ class Retriever:
         events = self._bundle.popularity
         return 1 + bisect_left(self._by_popularity, -events[row], key=lambda other: -events[other])
 
-    def popular(self, k: int, excluded: Rows | None = None, allowed: RowMask | None = None) -> Ranking:
-        """Rank by training events, most first, then lower rows first; the score is the number of events."""
+    def popular(
+        self,
+        k: int,
+        excluded: Rows | None = None,
+        allowed: RowMask | None = None,
+        boosts: NDArray[np.float32] | None = None,
+    ) -> Ranking:
+        """Rank by training events, most first, then lower rows first; the score is the number of events.
+
+        With `boosts`, the score is that of `boosted_counts`.
+        """
         out = np.empty(0, dtype=np.int64) if excluded is None else excluded
+        if boosts is not None:
+            rows = np.arange(len(self.planner)) if allowed is None else allowed.rows
+            rows = rows[~np.isin(rows, out)]
+            plan = Plan("popularity", None if allowed is None else allowed.count, len(rows))
+            scores = boosted_counts(self._bundle.popularity[rows], boosts[rows])
+            return Ranking(*ordered(rows, scores, k), plan)
         looked = k + len(out)
         while True:
             candidates = self._by_popularity[:looked]

@@ -47,10 +47,8 @@ class Events:
 
     def sorted(self) -> "Events":
         """Return the events sorted by user, part and time (stable)."""
-        keys: list[NDArray[Any]] = [self.users, self.times]
-        if self.parts is not None:
-            keys.insert(1, self.parts)
-        return self.take(stable_order(keys))
+        parts = [] if self.parts is None else [self.parts]
+        return self.take(stable_order([self.users, *parts, self.times]))
 
     def renumbered(self, users: NDArray[np.int32], items: NDArray[np.int32]) -> "Events":
         """Return the events with user row u as `users[u]` and item row i as `items[i]`."""
@@ -105,10 +103,6 @@ class EventFiles:
         """Return the named columns (all by default) of events `first` to `last` (exclusive)."""
         return {name: self._arrays[name].read(first, last) for name in names or self._arrays}
 
-    def remove(self) -> None:
-        """Delete the folder."""
-        shutil.rmtree(self.folder)
-
     def by_user(
         self, users: NDArray[np.int32], items: NDArray[np.int32], work: Path, change: Change
     ) -> Iterator[Events]:
@@ -118,57 +112,39 @@ class EventFiles:
         `change` is applied to each block, a bucket of users. Buckets are written into the folder `work`, and
         the log is deleted.
         """
-        totals = _totals(self, users)
+        counts = np.zeros(len(users), dtype=np.int64)
+        # The pieces are larger here, because each piece adds the counts of all users.
+        for first in range(0, len(self), 8 * PIECE):
+            block = self.read(first, min(first + 8 * PIECE, len(self)), "users")
+            counts += np.bincount(block["users"], minlength=len(users))
+        totals = np.zeros(len(users) + 1, dtype=np.int64)  # the events before each row
+        totals[users + 1] = counts
+        totals = np.cumsum(totals)
         first_users = user_blocks(totals)
-        buckets = _divide(self, users, items, totals, first_users, work)
-        self.remove()
-        edges = totals[first_users].tolist()
+        count, edges = len(first_users) - 1, totals[first_users].tolist()
+        # NumPy uses a radix sort for 16-bit integers.
+        numbers = np.arange(count, dtype=np.uint16 if count <= 1 << 16 else np.uint32)
+        bucket_of = np.repeat(numbers, np.diff(first_users))
+
+        def divide(first: int) -> tuple[Events, NDArray[np.int64]]:
+            last = min(first + PIECE, len(self))
+            events = Events(**self.read(first, last)).renumbered(users, items)
+            buckets = bucket_of[events.users]
+            ends = np.cumsum(np.bincount(buckets, minlength=count))
+            return events.take(np.argsort(buckets, kind="stable")), ends
 
         def sort(bucket: int) -> Events:
-            return change(Events(**buckets.read(edges[bucket], edges[bucket + 1])).sorted())
+            return change(Events(**files.read(edges[bucket], edges[bucket + 1])).sorted())
 
-        yield from map_ordered(sort, range(len(edges) - 1))
-        buckets.remove()
-
-
-def _totals(log: EventFiles, users: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Return the number of events of all users before each row: int64 [U + 1]."""
-    counts = np.zeros(len(users), dtype=np.int64)
-    # The pieces are larger here, because each piece adds the counts of all users.
-    for first in range(0, len(log), 8 * PIECE):
-        block = log.read(first, min(first + 8 * PIECE, len(log)), "users")
-        counts += np.bincount(block["users"], minlength=len(users))
-    totals = np.zeros(len(users) + 1, dtype=np.int64)
-    totals[users + 1] = counts
-    return np.cumsum(totals)
-
-
-def _divide(
-    log: EventFiles,
-    users: NDArray[np.int32],
-    items: NDArray[np.int32],
-    totals: NDArray[np.int64],
-    first_users: NDArray[np.int64],
-    work: Path,
-) -> EventFiles:
-    """Write the buckets end to end, the events of each in the order of the log."""
-    count = len(first_users) - 1
-    # NumPy uses a radix sort for 16-bit integers.
-    numbers = np.arange(count, dtype=np.uint16 if count <= 1 << 16 else np.uint32)
-    bucket_of = np.repeat(numbers, np.diff(first_users))
-
-    def divide(first: int) -> tuple[Events, NDArray[np.int64]]:
-        events = Events(**log.read(first, min(first + PIECE, len(log)))).renumbered(users, items)
-        buckets = bucket_of[events.users]
-        ends = np.cumsum(np.bincount(buckets, minlength=count))
-        return events.take(np.argsort(buckets, kind="stable")), ends
-
-    positions = totals[first_users].tolist()
-    with EventFiles(work / "buckets", log.columns) as files:
-        for events, ends in map_ordered(divide, range(0, len(log), PIECE)):
-            start = 0
-            for bucket, end in enumerate(ends.tolist()):
-                files.write(events.take(slice(start, end)), positions[bucket])
-                positions[bucket] += end - start
-                start = end
-    return files
+        # The buckets are end to end, the events of each in the order of the log.
+        positions = [*edges]
+        with EventFiles(work / "buckets", self.columns) as files:
+            for events, ends in map_ordered(divide, range(0, len(self), PIECE)):
+                start = 0
+                for bucket, end in enumerate(ends.tolist()):
+                    files.write(events.take(slice(start, end)), positions[bucket])
+                    positions[bucket] += end - start
+                    start = end
+        shutil.rmtree(self.folder)
+        yield from map_ordered(sort, range(count))
+        shutil.rmtree(files.folder)

@@ -28,7 +28,7 @@ from turret.data.events.labels import (
     KIND,
     KIND_FILTER,
     LABEL,
-    bad_labels,
+    bad_label,
     kind_name,
     label_value,
     one_row_an_item,
@@ -123,9 +123,9 @@ class Log:
         ]
         return bad, removed
 
-    def further_forms(self, verdicts: Mapping[str, int]) -> tuple[str, ...]:
+    def further_forms(self) -> tuple[str, ...]:
         """Return the formats of the times that could not be read, as far as the formats are known."""
-        if not verdicts.get(UNREADABLE_TIME) or self.rows.schema()["raw_time"] != pl.String:
+        if self.rows.schema()["raw_time"] != pl.String:
             return ()
         is_unread = pl.col(VERDICT) == UNREADABLE_TIME
         with readable(self.path):
@@ -192,7 +192,7 @@ def validate(
     """
     form, filters, kinds = config.format, config.filters, config.kinds
     names = {f"raw_{role}": name for role, name in columns if name is not None}
-    raw = _with_points(_raw(parts, names, engine), form.decimal)
+    raw = _raw(parts, names, form.decimal, engine)
     with readable(parts[0][1].path):
         time = TimeReader("position", pl.col(ROW), "the order of the rows")
         if columns.time is not None:
@@ -205,9 +205,10 @@ def validate(
         raw, note = with_strangers(raw, PART, ids, time.value, filters.session_gap)
         ids["raw_user"] = replace(ids["raw_user"], dtype=pl.String(), is_float=False)
         notes.append(note)
-    nulls, list_separator = ids["raw_item"].nulls, form.list_separator or "|"
-    raw = raw.then(lambda frame: one_row_an_item(frame, columns, nulls, list_separator))
-    if columns.negatives is not None:  # each negative is a row with an id now
+    if columns.negatives is not None:
+        nulls, list_separator = ids["raw_item"].nulls, form.list_separator or "|"
+        raw = raw.then(lambda frame: one_row_an_item(frame, columns, nulls, list_separator))
+        # Each negative is a row with an id now.
         ids |= id_columns(raw, {"raw_item": names["raw_item"]}, form.nulls)
     kind = kind_name(columns, filters.default_kind, form.nulls) if kinds else None
     values = _values(raw.schema(), columns, time, kind, kinds, ids, form.decimal)
@@ -222,29 +223,34 @@ def validate(
         known = as_keys(catalog, schema["item"]).to_frame("item").with_columns(__known=True)
         rows = rows.then(lambda frame: frame.join(known.lazy(), on="item", how="left", maintain_order="left"))
         verdicts.append((pl.col("__known").is_null(), UNKNOWN_ITEM))
+    changed = [column for column in ids.values() if column.is_changed]
     verdict = pl.coalesce(*(pl.when(condition).then(pl.lit(name)) for condition, name in verdicts))
     return Log(
         rows=rows.then(lambda frame: frame.with_columns(verdict.alias(VERDICT))),
         time=time,
         has_weights="weight" in schema,
-        has_labels=LABEL in schema or bool(negative_kinds(kinds)),
+        has_labels=LABEL in schema or bool(kinds and negative_kinds(kinds)),
         kinds=kinds,
         notes=tuple(notes),
-        doubts=tuple(changed_note(ids)),
+        doubts=(changed_note(changed),) if changed else (),
         numeric=numeric,
         tables=dict(parts),
         names=names,
     )
 
 
-def _raw(parts: Sequence[tuple[int | None, Table]], names: dict[str, str], engine: Engine) -> Rows:
+def _raw(
+    parts: Sequence[tuple[int | None, Table]], names: dict[str, str], decimal: str, engine: Engine
+) -> Rows:
+    """Return the columns of all parts; times that are numbers, as days of a spreadsheet, have a point."""
+
     def picked(frame: pl.LazyFrame, part: int | None) -> pl.LazyFrame:
         row, number = pl.col(ROW).cast(pl.Int64), pl.lit(part, pl.Int8).alias(PART)
         return frame.select(row, number, *(pl.col(name).alias(raw) for raw, name in names.items()))
 
     frames = [picked(table.frame, part) for part, table in parts]
     schemas = [frame.collect_schema() for frame in frames]
-    for raw, name in names.items():
+    for raw, name in names.items() if len(parts) > 1 else ():
         if not have_common_type(*(schema[raw] for schema in schemas)):
             held = (
                 f"{brief(schema[raw])} in {table.path}"
@@ -259,16 +265,11 @@ def _raw(parts: Sequence[tuple[int | None, Table]], names: dict[str, str], engin
         lambda count: [picked(piece, part) for part, table in parts for piece in table.pieces(count)],
         parts[0][1].path,
     )
+    if decimal != "." and rows.schema().get("raw_time") == pl.String:
+        number = pl.col("raw_time").str.replace(r"^\s*(\d+),(\d+)\s*$", "$1.$2")
+        rows = rows.then(lambda frame: frame.with_columns(number))
     # Some writers store missing floats as NaN.
     return rows.then(lambda frame: frame.with_columns(cs.float().fill_nan(None)))
-
-
-def _with_points(raw: Rows, decimal: str) -> Rows:
-    """Write times that are numbers, such as days of a spreadsheet, with a decimal point."""
-    if decimal == "." or raw.schema().get("raw_time") != pl.String:
-        return raw
-    number = pl.col("raw_time").str.replace(r"^\s*(\d+),(\d+)\s*$", "$1.$2")
-    return raw.then(lambda frame: frame.with_columns(number))
 
 
 def _values(
@@ -285,8 +286,8 @@ def _values(
     for role in ("weight", "quantity"):
         if (name := getattr(columns, role)) is not None:
             values[role] = _number(f"raw_{role}", name, schema, decimal)
-    if (label := label_value(columns, schema)) is not None:
-        values[LABEL] = label
+    if columns.label is not None:
+        values[LABEL] = label_value(columns.label, schema["raw_label"])
     if kind is not None:
         values[KIND] = kind.replace_strict(row_codes(kinds), default=None, return_dtype=pl.Int8)
         weights = {name: kinds[name].weight for name in row_codes(kinds)}
@@ -348,7 +349,9 @@ def _verdicts(
             (is_unreadable, UNREADABLE_QUANTITY),
             (is_event & (pl.col("quantity") <= 0), "return (quantity not above 0)"),
         ]
-    return [*verdicts, *bad_labels(columns)]
+    if columns.label is not None or columns.negatives is not None:
+        verdicts.append(bad_label(columns))
+    return verdicts
 
 
 def events_of(rows: pl.DataFrame, users: NDArray[np.int32], items: NDArray[np.int32]) -> Events:

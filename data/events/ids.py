@@ -37,7 +37,8 @@ class IdInterner:
 
     def numbers(self, ids: pl.Series) -> NDArray[np.int32]:
         """Return the numbers [B] of non-null `ids` [B]; new ids get the next numbers."""
-        keys = _keys(ids)
+        keys: NDArray[np.uint64]
+        keys = ids.hash().to_numpy() if ids.dtype == pl.String else ids.to_numpy().view(np.uint64)
         order = np.argsort(keys)
         # Sorted keys are found many times faster: neighbours are in one line of the cache.
         ordered = keys[order]
@@ -68,12 +69,6 @@ class IdInterner:
         return self._collisions[text]
 
 
-def _keys(ids: pl.Series) -> NDArray[np.uint64]:
-    keys: NDArray[np.uint64]
-    keys = ids.hash().to_numpy() if ids.dtype == pl.String else ids.to_numpy().view(np.uint64)
-    return keys
-
-
 # From these bounds on, several whole numbers share one value of the type.
 _INEXACT_FROM: dict[pl.DataType, int] = {pl.Float16(): 2**11, pl.Float32(): 2**24, pl.Float64(): 2**53}
 _TEXTS = (pl.String, pl.Categorical, pl.Enum)
@@ -100,15 +95,23 @@ class IdColumn:
     is_changed: bool = False
 
     def text(self) -> pl.Expr:
-        """Return the ids as text: whole numbers print as integers; `nulls` and fractional values are null.
+        """Return the ids as text; see `key`."""
+        return self.key().cast(pl.String)
 
-        pandas turns integers beside nulls into floats, and databases export them as decimals. Floats that are
-        too large to tell neighbours apart, and numbers that a spreadsheet rounded, are null too. Texts have
-        no blanks around them, and one Unicode form. Raises ColumnError for other types.
+    def key(self) -> pl.Expr:
+        """Return the ids as Int64 if the column has integers, else as text; `nulls` are null.
+
+        Whole numbers of other types print as integers, and fractional values are null: pandas turns integers
+        beside nulls into floats, and databases export them as decimals. Floats that are too large to tell
+        neighbours apart, and numbers that a spreadsheet rounded, are null too. Texts have no blanks around
+        them, and one Unicode form. Integers of types wider than Int64 become texts. Raises ColumnError for
+        other types.
         """
         value, dtype = pl.col(self.raw), self.dtype
         if dtype.is_integer():
-            return self._without_nulls(value).cast(pl.String)
+            if dtype in (pl.UInt64, pl.Int128, pl.UInt128):
+                return self._without_nulls(value).cast(pl.String)
+            return self._without_nulls(value.cast(pl.Int64))
         if dtype.is_decimal():
             digits = value.cast(pl.String).str.replace(r"\.0+$", "")
             return pl.when(~digits.str.contains(".", literal=True) & ~digits.is_in(self.nulls)).then(digits)
@@ -120,7 +123,7 @@ class IdColumn:
             whole = pl.when((value == value.floor()) & ~_is_inexact(value, dtype)).then(value)
             return self._without_nulls(whole.cast(pl.Int64, strict=False)).cast(pl.String)
         if dtype in _TEXTS:
-            text = plain_texts(value.cast(pl.String))
+            text = value.cast(pl.String).map_batches(_plain, return_dtype=pl.String, is_elementwise=True)
             is_id = ~text.is_in(["", *self.nulls])
             return pl.when(is_id & ~is_rounded(text) if self.is_scientific else is_id).then(text)
         remedy = (
@@ -129,15 +132,6 @@ class IdColumn:
         raise ColumnError(
             f"column {self.name!r} holds {brief(dtype)}, but ids have to be integers or text; {remedy}"
         )
-
-    def key(self) -> pl.Expr:
-        """Return the ids as keys, which are equal where the texts are: Int64 for integers, else `text`.
-
-        Integers of types wider than Int64 become texts. Raises ColumnError as `text`.
-        """
-        if self.dtype.is_integer() and self.dtype not in (pl.UInt64, pl.Int128, pl.UInt128):
-            return self._without_nulls(pl.col(self.raw).cast(pl.Int64))
-        return self.text()
 
     def verdicts(self, key: str, role: str) -> list[tuple[pl.Expr, str]]:
         """Return the conditions of rows without a value in the column `key`; the first that holds decides."""
@@ -211,24 +205,17 @@ def _flags(
     return flags.select(*whole, *(pl.col(f"{raw} power").any() for raw in conditions)).row(0, named=True)
 
 
-def changed_note(columns: Mapping[str, IdColumn]) -> list[str]:
-    """Return a sentence on the columns whose ids are changed on reading, if there are any."""
-    changed = [f"{column.name!r}" for column in columns.values() if column.is_changed]
-    if not changed:
-        return []
-    return [
-        f"ids of {' and '.join(changed)} have blanks or marks without width around them, or letters in two "
-        "Unicode forms: they are read without these and in one form (NFC), as the service reads those of "
-        "requests"
-    ]
-
-
-def plain_texts(texts: pl.Expr) -> pl.Expr:
-    """Return ids in the form that `data.vocabulary.plain_id` gives them."""
-    return texts.map_batches(_plain, return_dtype=pl.String, is_elementwise=True)
+def changed_note(columns: Sequence[IdColumn]) -> str:
+    """Return a sentence on columns whose ids are changed on reading."""
+    return (
+        f"ids of {' and '.join(repr(column.name) for column in columns)} have blanks or marks without width "
+        "around them, or letters in two Unicode forms: they are read without these and in one form (NFC), as "
+        "the service reads those of requests"
+    )
 
 
 def _plain(texts: pl.Series) -> pl.Series:
+    """Return ids in the form that `data.vocabulary.plain_id` gives them."""
     # Most columns are ASCII, and the check costs a twentieth of the normal form.
     if (texts.str.len_bytes() != texts.str.len_chars()).any():
         # Files that were put together have byte order marks inside.

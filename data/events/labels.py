@@ -24,11 +24,8 @@ def one_row_an_item(
 ) -> pl.LazyFrame:
     """Add a row with LABEL 0 for each given negative before the row of its event, which gets LABEL 1.
 
-    Texts of `nulls` are no negatives. A frame without a column of negatives is returned as it is. Raises
-    ColumnError for a type that can't be ids of the items' type.
+    Texts of `nulls` are no negatives. Raises ColumnError for a type that can't be ids of the items' type.
     """
-    if columns.negatives is None:
-        return raw
     schema = raw.collect_schema()
     items = _lists(schema["raw_negatives"], schema["raw_item"], columns, nulls, list_separator)
     labels = items.list.eval(pl.element().is_null().cast(pl.Int8) * pl.lit(0, pl.Int8))
@@ -60,33 +57,26 @@ def _lists(
     return value.cast(pl.List(item), strict=False).fill_null([])
 
 
-def label_value(columns: Columns, schema: pl.Schema) -> pl.Expr | None:
-    """Return the label of a row as Int8, null where it is none of 1, 0 and -1; None for a log without labels.
+def label_value(name: str, dtype: pl.DataType) -> pl.Expr:
+    """Return the label of a row as Int8, null where it is none of 1, 0 and -1; the column is called `name`.
 
     Raises ColumnError for a column of another type than numbers, texts and booleans.
     """
-    if columns.label is None:
-        return None if columns.negatives is None else pl.col(LABEL)
-    dtype = schema["raw_label"]
     value = pl.col("raw_label")
     if dtype == pl.String:
         value = value.str.strip_chars().str.to_lowercase().replace({"true": "1", "false": "0"})
     elif not (dtype.is_numeric() or dtype == pl.Boolean):
-        raise ColumnError(
-            f"column {columns.label!r} holds {brief(dtype)}, but labels are 0 and 1, or -1 and 1"
-        )
+        raise ColumnError(f"column {name!r} holds {brief(dtype)}, but labels are 0 and 1, or -1 and 1")
     value = value.cast(pl.Float64, strict=False)
     return pl.when(value.is_in([-1.0, 0.0, 1.0])).then(value).cast(pl.Int8)
 
 
-def bad_labels(columns: Columns) -> list[tuple[pl.Expr, str]]:
-    """Return the conditions of bad rows with their verdicts."""
+def bad_label(columns: Columns) -> tuple[pl.Expr, str]:
+    """Return the condition of bad rows of a log with labels or negatives, and its verdict."""
     if columns.label is not None:
-        return [(pl.col(LABEL).is_null(), "label other than 0 and 1, or -1 and 1")]
-    if columns.negatives is not None:
-        is_event = pl.col(LABEL) == 1
-        return [(~is_event & (pl.col("raw_item") == pl.col(_EVENT_ITEM)), "negative equal to its positive")]
-    return []
+        return pl.col(LABEL).is_null(), "label other than 0 and 1, or -1 and 1"
+    is_event = pl.col(LABEL) == 1
+    return ~is_event & (pl.col("raw_item") == pl.col(_EVENT_ITEM)), "negative equal to its positive"
 
 
 def check_labels(counts: Counter[int], columns: Columns) -> None:

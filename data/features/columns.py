@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from turret.data.errors import DataError
 from turret.data.features.feature import Feature
-from turret.data.files import ArrayFile, open_array, save_array
+from turret.data.files import ArrayFile, open_array
 
 
 @dataclass(frozen=True)
@@ -139,12 +139,12 @@ class Features:
         for number, feature in enumerate(self.features):
             column = self.columns[feature.name]
             if isinstance(column, Bag):
-                save_array(folder / f"{number}.values.npy", column.values)
-                save_array(folder / f"{number}.offsets.npy", column.offsets)
+                np.save(folder / f"{number}.values.npy", column.values, allow_pickle=False)
+                np.save(folder / f"{number}.offsets.npy", column.offsets, allow_pickle=False)
             elif isinstance(column, VectorRows):
                 column.save(folder / f"{number}.npy")
             else:
-                save_array(folder / f"{number}.npy", column)
+                np.save(folder / f"{number}.npy", column, allow_pickle=False)
 
     @classmethod
     def open(cls, folder: Path) -> "Features":

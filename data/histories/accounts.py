@@ -25,8 +25,7 @@ def left_out_of(folder: Path) -> list[str]:
     """Return the users whom `save_left_out` has written."""
     if not (folder / _LEFT_OUT).exists():
         return []
-    users = Vocabulary.load(folder / _LEFT_OUT)
-    return [str(user) for user in users.ids(range(len(users)))]
+    return [*map(str, Vocabulary.load(folder / _LEFT_OUT).all_ids)]
 
 
 @dataclass
@@ -69,12 +68,12 @@ class Accounts:
             times = np.sort(events.times[starts[user] : starts[user] + sizes[user]])
             is_fast[user] = (times[FAST - 1 :] - times[: 1 - FAST]).min() < _DAY
         people = events if is_kept.all() else events.take(np.repeat(is_kept, sizes))
-        fast = dict(zip(self.users.ids(rows[is_fast]), counts[is_fast].tolist(), strict=True))
-        left_out = map(str, self.users.ids(rows[~is_kept]))
         with self._lock:
-            self.fast |= fast
             self.others = max(self.others, int(counts[is_kept & ~is_fast].max(initial=1)))
             self.events += int(counts[is_kept].sum())
-            self.left_out += left_out
-            self.removed += len(events) - len(people)
+            if is_fast.any():
+                self.fast |= dict(zip(self.users.ids(rows[is_fast]), counts[is_fast].tolist(), strict=True))
+            if len(people) < len(events):
+                self.left_out += map(str, self.users.ids(rows[~is_kept]))
+                self.removed += len(events) - len(people)
         return people

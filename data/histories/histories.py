@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -35,16 +36,22 @@ Core = tuple[Mask, Mask]
 
 @dataclass(frozen=True)
 class Block:
-    """All events of consecutive users, in order.
+    """All events of consecutive users, in order, which are read from `files` when they are first used.
 
     `events.users` are relative to `first`, the row of the block's first user; `offsets` int64 [users + 1] are
     the users' bounds in `events`, and `start` is the position of the first event among all events.
     """
 
+    files: EventFiles
     first: int
     start: int
     offsets: NDArray[np.int64]
-    events: Events
+
+    @cached_property
+    def events(self) -> Events:
+        """All events of the users; each block is read once, by the thread that handles it."""
+        users = np.repeat(np.arange(len(self.offsets) - 1, dtype=np.int32), np.diff(self.offsets))
+        return Events(users=users, **self.files.read(self.start, self.start + int(self.offsets[-1])))
 
     @property
     def users(self) -> slice:
@@ -81,17 +88,16 @@ class Histories:
 
     def by_block(self, function: Callable[[Block], Result]) -> Iterator[Result]:
         """Yield `function(block)` for all blocks, in order; several threads call `function`."""
-        return map_ordered(lambda users: function(self._block(*users)), pairwise(user_blocks(self.offsets)))
+        edges = pairwise(user_blocks(self.offsets).tolist())
+        bounds = ((first, self.offsets[first : last + 1]) for first, last in edges)
+        blocks = (
+            Block(self.files, first, int(offsets[0]), offsets - offsets[0]) for first, offsets in bounds
+        )
+        return map_ordered(function, blocks)
 
     def by_user(self, function: Callable[[Block], NDArray[np.int64]]) -> NDArray[np.int64]:
         """Return the rows of all users, [U, ...], where `function` gives the rows of a block's users."""
         return np.concatenate(list(self.by_block(function)))
-
-    def _block(self, first: int, last: int) -> Block:
-        start, end = self.offsets[[first, last]].tolist()
-        offsets = self.offsets[first : last + 1] - start
-        users = np.repeat(np.arange(last - first, dtype=np.int32), np.diff(offsets))
-        return Block(first, start, offsets, Events(users=users, **self.files.read(start, end)))
 
 
 def write_histories(
@@ -145,9 +151,10 @@ def build_histories(
     `keep_items`, items without remaining events are dropped, and the others get new rows. Raises
     EmptyDataError naming the filter that leaves nothing.
     """
-    _check_duplicates(log, filters)
-    policy, count = filters.duplicates, len(events)
-    merging = Merging.of(policy, filters.session_gap, log.kinds)
+    policy, count, merging = filters.duplicates, len(events), Merging()
+    if policy != "keep" or filters.session_gap is not None:
+        _check_duplicates(log, filters)
+        merging = Merging.of(policy, filters.session_gap, log.kinds)
     targets = target_codes(log.kinds) if log.kinds else None
     users, user_rows = vocabulary(user_ids, log.numeric["user"])
     items, item_rows = vocabulary(item_ids, log.numeric["item"])
@@ -167,12 +174,12 @@ def build_histories(
     whole = write_histories(blocks, place, columns, len(users), "parts" in events.columns, has_positions)
     if not len(whole):
         raise EmptyDataError(f"the filter {limit} leaves none of {count:,} events; loosen it")
-    save_left_out(folder, accounts.left_out)
+    if accounts.left_out:
+        save_left_out(folder, accounts.left_out)
     # The sorted events include the negatives, which are divided from them after the filters.
     lost = {limit: accounts.removed, f"duplicates = {policy}": count - accounts.removed - len(whole)}
-    whole = replace(
-        whole, users=users, items=items, removed=_removed(lost), targets=targets, accounts=accounts
-    )
+    removed = tuple(Removed(filter=name, events=count) for name, count in lost.items() if count)
+    whole = replace(whole, users=users, items=items, removed=removed, targets=targets, accounts=accounts)
     return whole if is_whole else _filter_core(whole, filters, folder, has_positions, keep_items)
 
 
@@ -220,19 +227,16 @@ def _filter_core(
     kept = write_histories(blocks, folder, columns, int(core[0].sum()), has_parts, has_positions)
     lost = {name: len(whole) - len(kept) - counts.total(), **counts}
     negatives = lost.pop(GIVEN, None)
+    removed = tuple(Removed(filter=name, events=count) for name, count in lost.items() if count)
     return replace(
         kept,
         users=_at(whole.users, core[0]),
         items=_at(whole.items, core[1]),
-        removed=whole.removed + _removed(lost),
+        removed=whole.removed + removed,
         negatives=negatives,
         targets=whole.targets,
         accounts=whole.accounts,
     )
-
-
-def _removed(counts: Mapping[str, int]) -> tuple[Removed, ...]:
-    return tuple(Removed(filter=name, events=count) for name, count in counts.items() if count)
 
 
 def _at(ids: Vocabulary, is_kept: Mask) -> Vocabulary:

@@ -1,9 +1,10 @@
 """Append new events to prepared data: both are prepared as one log, whose old part is in arrays."""
 
+import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -97,14 +98,14 @@ def append(
 def _append(
     old: PreparedData, source: Place, target: Path, options: Mapping[str, object], accept: Accept | None
 ) -> AppendReport:
+    overrides = {name: value for name, value in options.items() if value is not None}
+    config = _configuration(old, source, overrides)
     with (
         suppress(_DeclinedError),
-        local_copies(target) as copies,
         new_prepared_folder(target, overwrite=True) as folder,
+        local_copies(config.urls, target) if config.urls else nullcontext(dict[Place, Path]()) as copies,
         progress("Appending", 3) as advance,
     ):
-        overrides = {name: value for name, value in options.items() if value is not None}
-        config = _configuration(old, source, overrides)
         with tempfile.TemporaryDirectory(dir=folder) as work:  # removed with the folder
             opened = open_source(config, Path(work), copies)
             opened = replace(opened, columns=_columns(old.manifest, overrides, config, opened))
@@ -316,7 +317,7 @@ def _join(
             labels = np.ones(len(added), dtype=np.int8) if added.labels is None else added.labels
             files.write(replace(added, times=added.times + later, labels=labels | _NEW))
             left_out += last - first - len(added)
-    events.remove()
+    shutil.rmtree(events.folder)
     log = replace(log, numeric={"user": False, "item": False})
     return log, files, users, items, left_out
 
@@ -381,7 +382,7 @@ def _old_events(old: PreparedData, piece: slice) -> Events:
 
 def _united(before: Vocabulary, keys: pl.Series) -> tuple[pl.Series, NDArray[np.int32]]:
     """Return the ids of the data in the order of its rows, then new ids; and the positions of `keys`."""
-    old = pl.Series("id", before.ids(range(len(before))))
+    old = pl.Series("id", before.all_ids)
     if before.kind == "integer" and keys.dtype == pl.String:
         integers = as_keys(keys, pl.Int64())
         keys = integers if len(integers) == len(keys) else keys

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from turret.data.configuration import DisplaySettings
+from turret.data.configuration import NO_DISPLAY, DisplaySettings
 from turret.data.errors import ColumnError, brief
 from turret.data.events.dropped_rows import REPEATED_ID, CheckedRows
 from turret.data.events.ids import as_keys, id_columns
@@ -71,19 +71,17 @@ class EntityTable:
 
 
 def read_entity_table(
-    table: Table | None,
+    table: Table,
     named: str | None,
     events_column: str,
     role: Role,
     settings: FormatSettings | None = None,
-) -> EntityTable | None:
-    """Read the items or users file (`role` "item" or "user"), if there is one.
+) -> EntityTable:
+    """Read the items or users file (`role` "item" or "user").
 
     The id column is `named`, or has its name in the events, or has a common name. Raises ColumnError without
     an id column.
     """
-    if table is None:
-        return None
     settings = settings or FormatSettings()
     usual = [events_column, *USUAL[role], "id"]
     id_column = choose(role, named, usual, table.columns(), str(table.path), f"{role}-id")
@@ -93,7 +91,7 @@ def read_entity_table(
     ids = id_columns(LocalRows(frame.lazy()), {id_column: id_column}, settings.nulls)[id_column]
     frame = frame.with_columns(ids.text().alias(_ID))
     is_repeated = pl.col(_ID).is_not_null() & ~pl.col(_ID).is_first_distinct()
-    bad = malformed_rows(f"{role}s file: malformed line", table)
+    bad = [table.malformed.bad_rows(f"{role}s file: malformed line")] if table.malformed.count else []
     without_id = frame.filter(pl.col(_ID).is_null())
     for condition, verdict in ids.verdicts(_ID, "id"):
         bad += _rows(f"{role}s file: {verdict}", table, without_id.filter(condition), id_column)
@@ -162,13 +160,6 @@ def fields(
     return columns
 
 
-def malformed_rows(kind: str, table: Table) -> list[BadRows]:
-    """Return the malformed lines of a table, if any, as bad rows of this kind."""
-    if not table.malformed.count:
-        return []
-    return [BadRows(kind=kind, count=table.malformed.count, examples=list(table.malformed.examples))]
-
-
 def _rows(kind: str, table: Table, rows: pl.DataFrame, id_column: str) -> list[BadRows]:
     if rows.is_empty():
         return []
@@ -219,7 +210,9 @@ class _Rows:
         count = len(ids)
         raw_values = {feature: values[:count] for feature, values in self.raw.items()}
         vectors = {feature: rows.part(slice(count)) for feature, rows in self.vectors.items()}
-        features = encode(raw_values, self.kinds, vectors, count, shared, self.written)
+        features = Features(count, (), {})
+        if self.kinds or vectors:
+            features = encode(raw_values, self.kinds, vectors, count, shared, self.written)
         features.save(folder / f"{name}_features")
         ids.save(folder / f"{name}s.json")
         if self.cold:
@@ -245,12 +238,15 @@ def write_catalogs(
 
     Returns the features of users and items, and a sentence on each choice.
     """
-    none, vocabulary, texts = FeatureColumns(), None, list[str]()
-    chosen = (config.item_features or none).over(source.item_features or none)
-    rows, notes = _read_rows(items, histories.items, chosen, "item", config.format, config.fields)
-    _check_display(config.display, rows.answers)
+    vocabulary, texts = None, list[str]()
+    rows, notes = _Rows({}, {}, {}, {}, []), list[str]()
+    if items is not None or config.item_features is not None:
+        chosen = (config.item_features or FeatureColumns()).over(source.item_features or FeatureColumns())
+        rows, notes = _read_rows(items, histories.items, chosen, "item", config.format, config.fields)
+    if config.display != NO_DISPLAY:
+        _check_display(config.display, rows.answers)
     if config.queries is not None:
-        texts = [*map(text_of, histories.users.ids(range(len(histories.users))))]
+        texts = [*map(text_of, histories.users.all_ids)]
         is_train = splits[:, 0] > histories.offsets[:-1]
         queries = [text for text, known in zip(texts, is_train, strict=True) if known]
         vocabulary = _shared_grams(rows, queries)
@@ -258,8 +254,10 @@ def write_catalogs(
     answers = {name: values[: len(histories.items)] for name, values in rows.answers.items()}
     text = json.dumps({"fields": answers}, ensure_ascii=False, allow_nan=False)
     (folder / "catalogue.json").write_text(text, encoding="utf-8")
-    chosen = (config.user_features or none).over(source.user_features or none)
-    rows, user_notes = _read_rows(users, histories.users, chosen, "user", config.format, ())
+    rows, user_notes = _Rows({}, {}, {}, {}, []), list[str]()
+    if users is not None or config.user_features is not None:
+        chosen = (config.user_features or FeatureColumns()).over(source.user_features or FeatureColumns())
+        rows, user_notes = _read_rows(users, histories.users, chosen, "user", config.format, ())
     if config.queries is not None:
         raw = {QUERY: texts} | rows.raw | {QUERY: texts}  # the query is the first feature
         rows = replace(rows, raw=raw, kinds={**rows.kinds, QUERY: "text"})
@@ -284,7 +282,7 @@ def _read_rows(
     field_names: tuple[str, ...] | None,
 ) -> tuple[_Rows, list[str]]:
     """Read the rows of `vocabulary`, and those of the items without an event, with sentences on choices."""
-    ids = [*map(str, vocabulary.ids(range(len(vocabulary))))]
+    ids = [*map(str, vocabulary.all_ids)]
     rows, notes = _Rows({}, {}, {}, {}, []), list[str]()
     if entries is not None:
         if entries.id_column in {name for _, name in chosen.by_kind()}:

@@ -6,13 +6,14 @@ import os
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 
 from turret.data.errors import (
@@ -24,6 +25,7 @@ from turret.data.errors import (
 )
 from turret.data.events.dropped_rows import (
     UNKNOWN_ITEM,
+    UNREADABLE_TIME,
     CheckedRows,
     OnBad,
     PrepareReport,
@@ -36,8 +38,7 @@ from turret.data.events.events import Log, read_events, validate
 from turret.data.events.funnel import propose_kinds, shown_table
 from turret.data.events.ids import as_keys
 from turret.data.events.labels import check_labels, refuse_absent_kinds
-from turret.data.features.columns import Features
-from turret.data.files import locked, new_folder, save_array, tried_lock
+from turret.data.files import locked, new_folder, tried_lock
 from turret.data.histories.histories import Histories, build_histories
 from turret.data.histories.partition import partition
 from turret.data.kinds import KindTable
@@ -55,8 +56,8 @@ from turret.data.manifest import (
     hash_all,
     hash_files,
 )
-from turret.data.object_stores import LocalCopies, local_copies
-from turret.data.preparing.catalogs import EntityTable, malformed_rows, read_entity_table, write_catalogs
+from turret.data.object_stores import TABLE, Place, local_copies, with_urls
+from turret.data.preparing.catalogs import EntityTable, read_entity_table, write_catalogs
 from turret.data.preparing.prepare_warnings import count_repeats, doubtful_rows, prepare_warnings
 from turret.data.progress import LOGGER, progress
 from turret.data.reading.columns import KINDS, choose_columns
@@ -66,8 +67,6 @@ from turret.data.reading.tables import EXAMPLES, Source
 from turret.data.rows import LOCAL, Engine
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from turret.data.spark.reading import SparkEvents
 
 
@@ -91,17 +90,26 @@ def prepare(
     target = Path(target)
     with (
         one_writer(target) if overwrite else nullcontext(),
-        local_copies(target) as copies,
         new_prepared_folder(target, overwrite) as folder,
+        (
+            local_copies(config.urls, target, has_tables=engine is not None)
+            if config.urls
+            else nullcontext(dict[Place, Path]())
+        ) as copies,
         progress("Preparing", 3) as advance,
     ):
         # The work folder is removed with `folder`.
-        with tempfile.TemporaryDirectory(dir=folder) as work, _session(engine) as session:
-            reader = _engine(session)
-            copies.write_table = reader.write_table
+        with (
+            tempfile.TemporaryDirectory(dir=folder) as work,
+            nullcontext((LOCAL, read_events)) if engine is None else _spark(engine) as (reader, read),
+        ):
+            for url in copies:
+                if reader.write_table is not None and str(url).startswith(TABLE):
+                    reader.write_table(str(url).removeprefix(TABLE), copies[url])
             source = open_source(config, Path(work), copies, reader)
-            ingested = ingest_source(config, source, Path(work), session)
-            _refuse_unknown_nulls(config.format.nulls, source)
+            ingested = ingest_source(config, source, Path(work), reader, read)
+            if any("=" in entry for entry in config.format.nulls):
+                _refuse_unknown_nulls(config.format.nulls, source)
             advance(1)
             histories = build_histories(
                 ingested.log,
@@ -122,26 +130,24 @@ def prepare(
     return report
 
 
+Reader = Callable[
+    [Log, Path], tuple["EventFiles | SparkEvents", pl.Series, pl.Series, Counter[str], Counter[int]]
+]
 _MASTERS = "local, local[THREADS], spark://HOST:PORT, sc://HOST:PORT (Spark Connect), yarn or k8s://URL"
 _MASTER = re.compile(r"local(\[(\d+|\*)\]|-cluster\[\d+,\d+,\d+\])?|yarn|(spark|sc|k8s)://.+")
 
 
-def _session(engine: str | None) -> "AbstractContextManager[SparkSession | None]":
-    if engine is None:
-        return nullcontext()
+@contextmanager
+def _spark(engine: str) -> Iterator[tuple[Engine, Reader]]:
+    """Yield the executors of the Spark master `engine`, and the function that reads a log by them."""
     if not _MASTER.fullmatch(engine):  # this error needs no PySpark
         raise ConfigurationError(f"--engine {engine!r} is no Spark master; give {_MASTERS}")
+    from turret.data.spark.engine import SparkEngine
+    from turret.data.spark.reading import read_by_spark
     from turret.data.spark.session import spark_session
 
-    return spark_session(engine)
-
-
-def _engine(session: "SparkSession | None") -> Engine:
-    if session is None:
-        return LOCAL
-    from turret.data.spark.engine import SparkEngine
-
-    return SparkEngine(session)
+    with spark_session(engine) as session:
+        yield SparkEngine(session), read_by_spark
 
 
 @dataclass(frozen=True)
@@ -180,75 +186,61 @@ def ingest_source(
     config: PrepareConfig,
     source: Source,
     work: Path,
-    session: "SparkSession | None" = None,
+    engine: Engine = LOCAL,
+    read: Reader = read_events,
     is_continued: bool = False,
 ) -> IngestedSource:
-    """Validate and read a source, by Polars or a session of Spark; `work` is a folder for events.
+    """Validate a source on `engine`, and read it by `read`, its function, into the folder `work`.
 
     A log that is continued (`is_continued`) need not have events of every kind. Raises BadRowsError for bad
     rows unless they are to be dropped, EmptyDataError when no row is an event, and the errors of
     `choose_columns`, `refuse_absent_kinds`, `validate` and `check_labels`.
     """
-    engine = _engine(session)
     config = config.model_copy(update={"columns": source.columns or config.columns})
     settings, form = config.columns, config.format
-    columns, usual = _chosen_columns(source, config)
-    with_kind = columns.model_copy(update={"kind": usual})
+    existing, (_, first) = shared_columns(source), source.parts[0]
+    hint = "; if its first line is a row and no header, give --no-header"
+    may_lack_header = form.has_header and all(table.is_text for _, table in source.parts)
+    columns = choose_columns(settings, existing, str(first.path), hint if may_lack_header else "")
+    usual = columns.kind or next((name for name in KINDS if name in existing), None)
+    with_kind, note = columns.model_copy(update={"kind": usual}), ""
     columns = with_kind if config.kinds or config.kinds_auto else columns
-    items = read_entity_table(source.items, settings.item_id, columns.item, "item", form)
-    users = read_entity_table(source.users, settings.user_id, columns.user, "user", form)
-    catalog, note = None if items is None else items.ids, ""
-    if not is_continued:
+    items = users = None
+    if source.items is not None:
+        items = read_entity_table(source.items, settings.item_id, columns.item, "item", form)
+    if source.users is not None:
+        users = read_entity_table(source.users, settings.user_id, columns.user, "user", form)
+    catalog = None if items is None else items.ids
+    if config.kinds and not is_continued:
         refuse_absent_kinds(source.parts, columns, config.kinds, config.filters.default_kind, engine)
-        if not config.kinds and config.queries is None:
-            kinds, note = _proposed(source, with_kind, config, engine)
-            config = config.model_copy(update={"kinds": kinds})
+    elif not is_continued and config.queries is None and (usual or config.kinds_auto):
+        kinds, note = _proposed(source, with_kind, config, engine)
+        config = config.model_copy(update={"kinds": kinds})
     log = validate(source.parts, columns, config, catalog, (), engine)
-    events, user_ids, item_ids, verdicts, labels = _read(log, work, session)
+    events, user_ids, item_ids, verdicts, labels = read(log, work)
     # Rows of other systems, and of rare kinds, may have times in another format.
-    while forms := log.further_forms(verdicts):
+    while UNREADABLE_TIME in verdicts and (forms := log.further_forms()):
         log = validate(source.parts, columns, config, catalog, (*log.time.forms, *forms), engine)
-        events, user_ids, item_ids, verdicts, labels = _read(log, work, session)
+        events, user_ids, item_ids, verdicts, labels = read(log, work)
     log = replace(log, notes=(*log.notes, note)) if note else log
     if config.queries is not None and catalog is not None:
         # Every answer is ranked, also one that no query has.
         item_ids = pl.concat([item_ids, as_keys(catalog, item_ids.dtype)]).unique(maintain_order=True)
-    bad_rows, removed = log.dropped_rows(verdicts)
-    malformed = [bad for _, table in source.parts for bad in malformed_rows("malformed line", table)]
+    bad_rows, removed = log.dropped_rows(verdicts) if verdicts else ([], [])
+    lines = [table.malformed for _, table in source.parts if table.malformed.count]
     by_kind = log.verdicts_by_kind() if log.kinds and bad_rows else {}
-    if told := _bad_by_kind(by_kind):
+    if by_kind and (told := _bad_by_kind(by_kind)):
         log = replace(log, notes=(*log.notes, f"bad rows by kind: {told}"))
-    bad_rows = [*malformed, *bad_rows]
+    bad_rows = [*(malformed.bad_rows("malformed line") for malformed in lines), *bad_rows]
     doubts = (*log.doubts, *doubtful_rows(source, log.time, columns, engine))
     ingested = IngestedSource(
         source, columns, log, events, user_ids, item_ids, items, users, bad_rows, removed, doubts
     )
-    _refuse_bad_rows(ingested, config.on_bad, by_kind)
+    if ingested.bad_rows or not len(events):
+        _refuse_bad_rows(ingested, config.on_bad, by_kind)
     if columns.label or columns.negatives:
         check_labels(labels, columns)
     return ingested
-
-
-def _read(
-    log: Log, work: Path, session: "SparkSession | None"
-) -> tuple["EventFiles | SparkEvents", pl.Series, pl.Series, Counter[str], Counter[int]]:
-    if session is None:
-        return read_events(log, work)
-    from turret.data.spark.reading import read_by_spark
-
-    return read_by_spark(log, work)
-
-
-def _chosen_columns(source: Source, config: PrepareConfig) -> tuple[Columns, str | None]:
-    """Return the columns of the events, and the column of kinds, even if kinds are not wanted."""
-    existing = shared_columns(source)
-    try:
-        columns = choose_columns(config.columns, existing, str(source.parts[0][1].path))
-    except ColumnError as error:
-        has_header = config.format.has_header and all(table.is_text for _, table in source.parts)
-        hint = "; if its first line is a row and no header, give --no-header" if has_header else ""
-        raise ColumnError(f"{error}{hint}") from None
-    return columns, columns.kind or next((name for name in KINDS if name in existing), None)
 
 
 def _proposed(
@@ -331,7 +323,7 @@ def complete(
     config: PrepareConfig,
     ingested: IngestedSource,
     histories: Histories,
-    copies: LocalCopies,
+    copies: Mapping[Place, Path],
     sources: Mapping[Path, FileHash],
 ) -> PrepareReport:
     """Split the histories in `folder`, and write everything else except the manifest.
@@ -340,20 +332,31 @@ def complete(
     """
     time, columns = ingested.log.time, ingested.columns
     splits, split = partition(histories, config.split, time)
-    save_array(folder / "offsets.npy", histories.offsets)
-    save_array(folder / "splits.npy", splits)
-    user_features, item_features, notes = write_catalogs(
+    np.save(folder / "offsets.npy", histories.offsets, allow_pickle=False)
+    np.save(folder / "splits.npy", splits, allow_pickle=False)
+    users, items, notes = write_catalogs(
         folder, config, ingested.source, ingested.items, ingested.users, histories, splits
+    )
+    user_features, item_features = (
+        [
+            FeatureSummary(name=feature.name, kind=feature.kind, size=feature.size)
+            for feature in entities.features
+        ]
+        for entities in (users, items)
     )
     repeats = count_repeats(
         histories, splits, time.kind == "timestamp", columns.kind is not None, ingested.log.kinds
     )
-    files = hash_files(folder)
+    files, doubts = hash_files(folder), ingested.doubts
+    warnings = prepare_warnings(ingested.source, ingested.log, columns, histories, repeats, doubts)
+    names, sentences = [path.as_posix() for path in sources], [*notes, *warnings]
+    if copies:
+        names, sentences = ([with_urls(text, copies) for text in texts] for texts in (names, sentences))
     manifest = DataManifest(
         counts=Counts(events=len(histories), users=len(histories.users), items=len(histories.items)),
         columns=columns if config.queries is None else columns.model_copy(update={"time": None}),
         settings=json.loads(text_without_credentials(config.model_dump_json())),
-        sources={copies.named(path.as_posix()): hashed for path, hashed in sources.items()},
+        sources=dict(zip(names, sources.values(), strict=True)),
         bad_rows=ingested.bad_rows,
         removed=[*ingested.removed, *histories.removed],
         time=Time(
@@ -369,26 +372,19 @@ def complete(
         default_kind=config.filters.default_kind,
         repeat_share=repeats.share,
         visit_repeat_share=repeats.in_visit,
-        user_features=_summaries(user_features),
-        item_features=_summaries(item_features),
-        catalog_time=_catalog_time(ingested.items),
+        user_features=user_features,
+        item_features=item_features,
+        catalog_time=None if ingested.items is None else _catalog_time(ingested.items.path),
         files=files,
         fingerprint=fingerprint(files, time.kind, ingested.log.kinds),
     )
-    doubts = ingested.doubts
-    warnings = prepare_warnings(ingested.source, ingested.log, columns, histories, repeats, doubts)
-    return PrepareReport(target, manifest, tuple(map(copies.named, (*notes, *warnings))), doubts)
+    return PrepareReport(target, manifest, tuple(sentences), doubts)
 
 
-def _catalog_time(items: EntityTable | None) -> str | None:
-    if items is None or not items.path.exists():  # a table in memory
+def _catalog_time(path: Path) -> str | None:
+    if not path.exists():  # a table in memory
         return None
-    written = datetime.fromtimestamp(items.path.stat().st_mtime, UTC)
-    return written.isoformat(timespec="milliseconds")
-
-
-def _summaries(features: Features) -> list[FeatureSummary]:
-    return [FeatureSummary(name=f.name, kind=f.kind, size=f.size) for f in features.features]
+    return datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="milliseconds")
 
 
 @contextmanager

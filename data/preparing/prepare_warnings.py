@@ -128,61 +128,10 @@ def doubtful_rows(
 
     The function reads the source, which may be gone with the folder of its copies when all is written.
     """
-    if columns.time != ORDER:
-        yield from filter(None, [time.doubt])
-        yield from _returns(source, columns, engine)
-
-
-def prepare_warnings(
-    source: Source, log: Log, columns: Columns, histories: Histories, repeats: Repeats, doubts: Iterable[str]
-) -> Iterator[str]:
-    """Yield one sentence per choice and per surprise, including the sentences of `doubtful_rows`."""
-    is_log = columns.time != ORDER
-    if is_log:
-        yield f"time: {log.time.note}"
-    yield from log.notes
-    for _, table in source.parts:
-        if len(table.files) > 1:
-            first, *_, last = (file.relative_to(table.path).as_posix() for file in table.files)
-            yield f"{table.path}: {len(table.files):,} parts by the numbers in their names, {first} to {last}"
-    if source.unread:
-        yield f"not read: {names_of(source.unread)}"
-    yield from doubts
-    if is_log:
-        yield from _odd(histories, columns)
-        yield from _without_zeros(histories, columns)
-        if histories.accounts is not None:
-            yield from _too_fast(histories.accounts)
-    if not repeats.targets:
-        noun = "event" if histories.targets is None else "target"
-        yield f"the split leaves no {noun} for the test, so no model can be evaluated; " + (
-            "choose another --split" if is_log else "give more queries, or their parts by --query-split"
-        )
-    if repeats.in_visit:
-        yield (
-            f"{repeats.in_visit:.1%} of the training events repeat an item of the same visit (no half hour "
-            "without an event), such as a purchase after a view; they don't count as users who come back"
-            + _EASY
-            * (len(read_kinds(log.kinds)) > 1)
-        )
-    if repeats.repeated_targets:
-        where = "an earlier visit of their user" if repeats.in_visit else "their user"
-        policy = (
-            "strongest, which keeps the event of the largest weight"
-            if log.has_weights or log.kinds
-            else "first, which keeps only first uses"
-        )
-        yield (
-            f"{repeats.share:.1%} of the training events repeat an item of {where}, and "
-            f"{repeats.repeated_targets:,} of {repeats.targets:,} test targets were used before; evaluation "
-            "and the service leave out used items by default, so these can't be hit: if users come back for "
-            "the same items, train with --set evaluation.exclude_seen=false, else prepare with --duplicates "
-            f"{policy}"
-        )
-
-
-def _returns(source: Source, columns: Columns, engine: Engine) -> Iterator[str]:
-    """Warn of returned and refunded orders, by columns that are not read."""
+    if columns.time == ORDER:
+        return
+    if time.doubt:
+        yield time.doubt
     read = {name for _, name in columns if name is not None}
     _, table = source.parts[0]
     with readable(table.path):
@@ -220,8 +169,55 @@ def _returns(source: Source, columns: Columns, engine: Engine) -> Iterator[str]:
         )
 
 
+def prepare_warnings(
+    source: Source, log: Log, columns: Columns, histories: Histories, repeats: Repeats, doubts: Iterable[str]
+) -> Iterator[str]:
+    """Yield one sentence per choice and per surprise, including the sentences of `doubtful_rows`."""
+    is_log = columns.time != ORDER
+    if is_log:
+        yield f"time: {log.time.note}"
+    yield from log.notes
+    for _, table in source.parts:
+        if len(table.files) > 1:
+            first, *_, last = (file.relative_to(table.path).as_posix() for file in table.files)
+            yield f"{table.path}: {len(table.files):,} parts by the numbers in their names, {first} to {last}"
+    if source.unread:
+        yield f"not read: {names_of(source.unread)}"
+    yield from doubts
+    if is_log:
+        yield from _odd(histories, columns)
+        if histories.accounts is not None and histories.accounts.fast:
+            yield from _too_fast(histories.accounts)
+    if not repeats.targets:
+        noun = "event" if histories.targets is None else "target"
+        yield f"the split leaves no {noun} for the test, so no model can be evaluated; " + (
+            "choose another --split" if is_log else "give more queries, or their parts by --query-split"
+        )
+    if repeats.in_visit:
+        yield (
+            f"{repeats.in_visit:.1%} of the training events repeat an item of the same visit (no half hour "
+            "without an event), such as a purchase after a view; they don't count as users who come back"
+            + _EASY
+            * (len(read_kinds(log.kinds)) > 1)
+        )
+    if repeats.repeated_targets:
+        where = "an earlier visit of their user" if repeats.in_visit else "their user"
+        policy = (
+            "strongest, which keeps the event of the largest weight"
+            if log.has_weights or log.kinds
+            else "first, which keeps only first uses"
+        )
+        yield (
+            f"{repeats.share:.1%} of the training events repeat an item of {where}, and "
+            f"{repeats.repeated_targets:,} of {repeats.targets:,} test targets were used before; evaluation "
+            "and the service leave out used items by default, so these can't be hit: if users come back for "
+            "the same items, train with --set evaluation.exclude_seen=false, else prepare with --duplicates "
+            f"{policy}"
+        )
+
+
 def _odd(histories: Histories, columns: Columns) -> Iterator[str]:
-    """Warn of equal times, items that do not recur, and a user with an improbable share of the events."""
+    """Warn of equal times, items that do not recur, a user with a large share of the events, and odd ids."""
     if histories.first == histories.last and len(histories) > len(histories.users):
         yield (
             "all events have one time, so their order is that of the file; if this is the time of an export, "
@@ -241,13 +237,9 @@ def _odd(histories: Histories, columns: Columns) -> Iterator[str]:
             f"user {user!r} has {share:.1%} of the events; if it stands for nobody, leave them out with "
             f"--null {columns.user}={user} --on-bad drop"
         )
-
-
-def _without_zeros(histories: Histories, columns: Columns) -> Iterator[str]:
-    """Warn of ids that occur with zeros in front and also without these zeros."""
     for name, vocabulary in ((columns.user, histories.users), (columns.item, histories.items)):
         if vocabulary.kind == "string":
-            texts = pl.Series(vocabulary.ids(range(len(vocabulary))), dtype=pl.String)
+            texts = pl.Series(vocabulary.all_ids, dtype=pl.String)
             digits = texts.filter(texts.str.contains(r"^\d+$"))
             plain = digits.str.strip_chars_start("0")
             if count := len(digits) - plain.n_unique():
@@ -261,8 +253,6 @@ def _without_zeros(histories: Histories, columns: Columns) -> Iterator[str]:
 
 def _too_fast(accounts: Accounts) -> Iterator[str]:
     """Warn of accounts that can't be people, by the pace of their events."""
-    if not accounts.fast:
-        return
     sizes = accounts.fast.values()
     limit = min(round(math.sqrt(accounts.others * min(sizes))), min(sizes) - 1)
     named = ", ".join([*map(repr, sorted(accounts.fast)[:_SHOWN]), *["..."] * (len(sizes) > _SHOWN)])

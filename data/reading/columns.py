@@ -22,35 +22,33 @@ ONE_ROW_AN_EVENT = "write one row for each event, that is, explode lists and fla
 """The remedy for a row that has several events."""
 
 
-def choose_columns(settings: ColumnSettings, existing: Sequence[str], where: str) -> Columns:
+def choose_columns(settings: ColumnSettings, existing: Sequence[str], where: str, hint: str = "") -> Columns:
     """Choose the columns of the events: the named ones, or the first existing common name of each role.
 
-    `where` is the file, for messages. Raises ColumnError when a named column does not exist, when a user,
-    item or time column is neither named nor found, and when one column has two of these roles. A log with
-    sessions needs no user column: all its events are strangers'.
+    `where` is the file, for messages, which end with `hint`. Raises ColumnError when a named column does not
+    exist, when a user, item or time column is neither named nor found, and when one column has two of these
+    roles. A log with sessions needs no user column: all its events are strangers'.
     """
-    session = settings.session
+    session, time = settings.session, None
     usual = [name for name in USUAL["user"] if name != session]
-    if session is not None and settings.user is None and not {*usual} & {*existing}:
-        user = require(session, existing, where, "session (--session)")
-    else:
-        user = choose("user", settings.user, usual, existing, where)
-    item = choose("item", settings.item, USUAL["item"], existing, where)
-    time = None
-    if not settings.in_file_order:
-        time = choose("time", settings.time, USUAL["time"], existing, where)
-    if len({user, item, time}) < 3:
-        raise ColumnError(
-            f"the user ({user}), item ({item}) and time ({time}) of {where} have to be different columns; "
-            "name them with --user, --item and --time"
-        )
-    named = {
-        role: getattr(settings, role)
-        for role in ("weight", "quantity", "kind", "label", "negatives", "session")
-    }
-    optional = {
-        role: require(name, existing, where, role) for role, name in named.items() if name is not None
-    }
+    others = ("weight", "quantity", "kind", "label", "negatives", "session")
+    named = {role: name for role in others if (name := getattr(settings, role)) is not None}
+    try:
+        if session is not None and settings.user is None and not {*usual} & {*existing}:
+            user = require(session, existing, where, "session (--session)")
+        else:
+            user = choose("user", settings.user, usual, existing, where)
+        item = choose("item", settings.item, USUAL["item"], existing, where)
+        if not settings.in_file_order:
+            time = choose("time", settings.time, USUAL["time"], existing, where)
+        if len({user, item, time}) < 3:
+            raise ColumnError(
+                f"the user ({user}), item ({item}) and time ({time}) of {where} have to be different "
+                "columns; name them with --user, --item and --time"
+            )
+        optional = {role: require(name, existing, where, role) for role, name in named.items()}
+    except ColumnError as error:
+        raise ColumnError(f"{error}{hint}") from None
     return Columns(user=user, item=item, time=time, **optional)
 
 

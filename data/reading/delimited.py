@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _DELIMITERS = (",", "\t", ";", "|")
 _WAY_OUT = "--quote '' takes quotes as text"
 _MARK = "\ufeff"  # the byte order mark
+_UTF8 = "utf-8-sig"  # the mark does not belong to the first column's name
 _UNIT = "\x1f"  # replaces a delimiter of several characters, as csv takes one character only
 _HEADER = "the header again"
 _LONGEST = 1 << 17  # characters of a record whose quotes enclose several lines
@@ -72,7 +73,7 @@ class _Form:
                     is_open = is_open and sum(map(len, taken)) < _LONGEST
             if not taken:
                 return
-            if width is not None and self.header and re.search(self.header, _without_mark(taken[0])):
+            if width is not None and self.header and re.search(self.header, taken[0].removeprefix(_MARK)):
                 record = _HEADER
             if isinstance(record, str):
                 again.extendleft(reversed(taken[1:]))
@@ -125,6 +126,10 @@ class _Form:
         return problem, is_open
 
 
+_Records = tuple[Path, _Form, list[str], Malformed]
+"""A file without malformed records: its path, form and columns, and the records that are left out."""
+
+
 def scan_delimited(content: Path, path: Path, settings: FileFormat, work: Path) -> Table:
     """Scan the file `content` of UTF-8; every value is text and an empty one is null.
 
@@ -134,21 +139,25 @@ def scan_delimited(content: Path, path: Path, settings: FileFormat, work: Path) 
     """
     form, columns = _read_header(content, path, settings)
     with readable(path):
-        result = None
+        records = None
         is_plain = form.delimiter.isascii() and form.quote.isascii() and len(form.delimiter) == 1
         if is_plain and not form.is_spaced and form.skipped == settings.has_header:
-            result = _scan_lines(content, form, columns, work)
-        frame, malformed = result or _rewrite(content, form, columns, work)
+            records = _checked_lines(content, form, columns, work)
+        file, form, columns, malformed = records or _rewritten(content, form, columns, work)
+        frame = pl.scan_csv(
+            file,
+            glob=False,
+            has_header=False,
+            skip_lines=form.skipped,
+            schema=dict.fromkeys(columns, pl.String),
+            separator=form.delimiter,
+            quote_char=form.quote or None,
+            row_index_name=None if ROW in columns else ROW,
+            row_index_offset=1 + form.skipped,
+        )
+    is_row = pl.any_horizontal(pl.all().exclude(ROW).is_not_null())
+    frame = frame.filter(is_row).with_columns(pl.col(ROW).cast(pl.Int64))
     return Table(frame, path, is_text=True, malformed=malformed, files=(path,))
-
-
-def _without_mark(line: str) -> str:
-    return line.removeprefix(_MARK)
-
-
-def _open(content: Path) -> TextIO:
-    # utf-8-sig: a byte order mark does not belong to the first column's name.
-    return content.open(encoding="utf-8-sig", newline="")
 
 
 def _read_header(content: Path, path: Path, settings: FileFormat) -> tuple[_Form, list[str]]:
@@ -156,7 +165,7 @@ def _read_header(content: Path, path: Path, settings: FileFormat) -> tuple[_Form
 
     Repeated names stop nobody who does not need these columns, and no such column is taken silently.
     """
-    with readable(path), _open(content) as stream:
+    with readable(path), content.open(encoding=_UTF8, newline="") as stream:
         first = stream.readline()
         # Excel names the delimiter in a line of its own.
         stated = re.fullmatch(r"(?i)sep=(.)", first.rstrip("\r\n"))
@@ -182,26 +191,22 @@ def _read_header(content: Path, path: Path, settings: FileFormat) -> tuple[_Form
         return form, [f"column_{number}" for number in range(1, len(names) + 1)]
     names = [name.strip() for name in names]
     refuse_columns(names, path)
-    return replace(form, skipped=number + blank, header=_again(first.rstrip("\r\n"), names, form)), [
+    # Programs write a header again: quoted or not, with blanks, in any case.
+    quote = rf"(?:{re.escape(form.quote)}\s*)?"  # blanks match in one place, else many of them take long
+    fields = [rf"\s*{quote}{re.escape(name)}\s*{quote}" for name in names]
+    line = re.escape(first.rstrip("\r\n"))
+    header = f"(?i)^(?:{re.escape(form.delimiter).join(fields)}|{line}\\s*)$"
+    return replace(form, skipped=number + blank, header=header), [
         f"{name} (column {number})".strip() if names.count(name) > 1 else name
         for number, name in enumerate(names, 1)
     ]
 
 
-def _again(line: str, names: Sequence[str], form: _Form) -> str:
-    """Return the pattern of a header as programs write it: quoted or not, with blanks, in any case."""
-    quote = rf"(?:{re.escape(form.quote)}\s*)?"  # blanks match in one place, else many of them take long
-    fields = [rf"\s*{quote}{re.escape(name)}\s*{quote}" for name in names]
-    return f"(?i)^(?:{re.escape(form.delimiter).join(fields)}|{re.escape(line)}\\s*)$"
+def _checked_lines(content: Path, form: _Form, columns: list[str], work: Path) -> _Records | None:
+    """Return a file of one record a line as it is, or else a copy without the malformed lines.
 
-
-def _scan_lines(
-    content: Path, form: _Form, columns: list[str], work: Path
-) -> tuple[pl.LazyFrame, Malformed] | None:
-    """Scan a file of one record a line in place, or else a copy without the malformed lines.
-
-    Returns None if the lines of polars are not the records of the file: if the header is no line (in a file
-    with other line ends), or a malformed line has a quote, which may begin a record.
+    The result is None if the lines of polars are not the records of the file: if the header is no line (in a
+    file with other line ends), or a malformed line has a quote, which may begin a record.
     """
     line, width, has_quote = pl.col("line"), len(columns), pl.lit(False)
     unmarked = line.str.strip_prefix(_MARK)  # concatenated files have the mark inside
@@ -209,7 +214,10 @@ def _scan_lines(
     is_record = fields == width
     if form.quote:
         has_quote = line.str.contains(form.quote, literal=True)
-        is_quoted_record = line.str.contains(_record(form.quote, form.delimiter, width))
+        # The quotes of a record enclose whole fields, and are doubled inside.
+        quote, delimiter = re.escape(form.quote), re.escape(form.delimiter)
+        field = f"(?:{quote}(?:[^{quote}]|{quote}{quote})*{quote}|[^{quote}{delimiter}]*)"
+        is_quoted_record = line.str.contains(f"^{field}(?:{delimiter}{field}){{{width - 1}}}$")
         is_record = pl.when(has_quote).then(is_quoted_record).otherwise(is_record)
     lines = pl.scan_lines(content, glob=False, row_index_name=ROW, row_index_offset=1)
     lines = lines.filter(line.str.strip_chars() != "")
@@ -223,7 +231,7 @@ def _scan_lines(
     if problems["has_quote"].any() or (problems[ROW] <= form.skipped).any():
         return None
     if problems.is_empty():
-        return _scan(content, form, columns), Malformed()
+        return content, form, columns, Malformed()
     examples = [
         {"row": row, "problem": _HEADER if count is None else f"{count} of {width} fields"}
         for row, count, _ in problems.head(EXAMPLES).rows()
@@ -233,40 +241,21 @@ def _scan_lines(
     records.select(pl.concat_str(pl.col(ROW), unmarked, separator=form.delimiter)).sink_csv(
         target, include_header=False, quote_style="never", separator="\x1f"
     )
-    return _scan(target, replace(form, skipped=0), [ROW, *columns]), Malformed(len(problems), tuple(examples))
+    malformed = Malformed(len(problems), tuple(examples))
+    return target, replace(form, skipped=0), [ROW, *columns], malformed
 
 
-def _record(quote: str, delimiter: str, width: int) -> str:
-    """Return the regular expression of a record whose quotes enclose whole fields (doubled inside)."""
-    quote, delimiter = re.escape(quote), re.escape(delimiter)
-    field = f"(?:{quote}(?:[^{quote}]|{quote}{quote})*{quote}|[^{quote}{delimiter}]*)"
-    return f"^{field}(?:{delimiter}{field}){{{width - 1}}}$"
-
-
-def _scan(path: Path, form: _Form, columns: list[str]) -> pl.LazyFrame:
-    frame = pl.scan_csv(
-        path,
-        glob=False,
-        has_header=False,
-        skip_lines=form.skipped,
-        schema=dict.fromkeys(columns, pl.String),
-        separator=form.delimiter,
-        quote_char=form.quote or None,
-        row_index_name=None if ROW in columns else ROW,
-        row_index_offset=1 + form.skipped,
-    )
-    values = pl.all().exclude(ROW)
-    return frame.filter(pl.any_horizontal(values.is_not_null())).with_columns(pl.col(ROW).cast(pl.Int64))
-
-
-def _rewrite(content: Path, form: _Form, columns: list[str], work: Path) -> tuple[pl.LazyFrame, Malformed]:
-    """Scan a copy of the records of a file as plain CSV with line numbers, and count the malformed ones."""
+def _rewritten(content: Path, form: _Form, columns: list[str], work: Path) -> _Records:
+    """Copy the records of a file as plain CSV with line numbers, and count the malformed ones."""
     malformed, target = Malformed(), new_file(work, "csv")
-    with _open(content) as source, target.open("w", encoding="utf-8", newline="") as copy:
+    with (
+        content.open(encoding=_UTF8, newline="") as source,
+        target.open("w", encoding="utf-8", newline="") as copy,
+    ):
         writer = csv.writer(copy, lineterminator="\n")
         for number, record in form.records(source, len(columns)):
             if isinstance(record, str):
                 malformed = malformed.and_line(number, record)
             elif record:
                 writer.writerow([number, *record])
-    return _scan(target, _Form(",", '"', is_spaced=False, skipped=0), [ROW, *columns]), malformed
+    return target, _Form(",", '"', is_spaced=False, skipped=0), [ROW, *columns], malformed

@@ -1,11 +1,11 @@
 """The files of a data set, located by the configuration."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from turret.data.errors import ConfigurationError, SourceError
-from turret.data.object_stores import LocalCopies, Place
+from turret.data.object_stores import Place
 from turret.data.reading.movielens import WANTED, is_movielens, open_movielens
 from turret.data.reading.queries import open_queries
 from turret.data.reading.readers import (
@@ -27,8 +27,10 @@ ITEMS = ("items", "products", "movies", "articles", "videos")
 USERS = ("users", "customers")
 
 
-def open_source(config: PrepareConfig, work: Path, copies: LocalCopies, engine: Engine = LOCAL) -> Source:
-    """Open the source of `config`, with copies for URLs; `work` is a folder for temporary files.
+def open_source(
+    config: PrepareConfig, work: Path, copies: Mapping[Place, Path], engine: Engine = LOCAL
+) -> Source:
+    """Open the source of `config`, with the `copies` of URLs; `work` is a folder for temporary files.
 
     `engine` reads the files of events, and this process those of items and users, and of queries.
 
@@ -36,23 +38,29 @@ def open_source(config: PrepareConfig, work: Path, copies: LocalCopies, engine: 
     fields without a file of items or users.
     """
     tables = {
-        name: _scan_entities(copies.path(place), config, name, work)
+        name: _scan_entities(copies.get(place, Path(place)), config, name, work)
         for name, place in (("items", config.items), ("users", config.users))
         if place is not None
     }
     if config.queries is not None:
-        table = scan(copies.path(config.queries.source), config.format, work)
+        place = config.queries.source
+        table = scan(copies.get(place, Path(place)), config.format, work)
         source = open_queries(config.queries, config, table, tables.get("items"))
     elif isinstance(config.split, FilesSplit):
         files = (config.split.train, config.split.validation, config.split.test)
         parts = (
-            (part, scan(copies.path(file), config.format, work, engine))
+            (part, scan(copies.get(file, Path(file)), config.format, work, engine))
             for part, file in enumerate(files)
             if file
         )
         source = Source(tuple(parts))
     else:
-        source = _whole(copies.path(config.source or Path()), config, work, [*tables.values()], engine)
+        assert config.source is not None
+        path = copies.get(config.source, Path(config.source))
+        if config.format.kind == "movielens" or path.is_dir() or path.suffix.lower() == ".zip":
+            source = _open_folder(path, config, work, [*tables.values()], engine)
+        else:
+            source = Source(((None, scan(path, config.format, work, engine)),))
     source = replace(source, items=tables.get("items", source.items), users=tables.get("users", source.users))
     if source.items is None and ((config.item_features and config.item_features.by_kind()) or config.fields):
         raise ConfigurationError("item_features and fields require an items file; name it with --items")
@@ -70,8 +78,10 @@ def _scan_entities(path: Path, config: PrepareConfig, name: str, work: Path) -> 
     return scan(path, settings, work)
 
 
-def _whole(path: Path, config: PrepareConfig, work: Path, others: Sequence[Table], engine: Engine) -> Source:
-    """Open one place of events; the files of the tables `others` hold no events.
+def _open_folder(
+    path: Path, config: PrepareConfig, work: Path, others: Sequence[Table], engine: Engine
+) -> Source:
+    """Open a folder or an archive of events; the files of the tables `others` hold no events.
 
     A folder has events and, optionally, items and users under usual names. Without a usual name for events,
     all other files are parts of the events.

@@ -27,7 +27,14 @@ from turret.data.reading.tables import (
     readable,
     refuse_columns,
 )
-from turret.data.reading.unpacking import as_utf8, plain_name, unpacked, without_broken_lines
+from turret.data.reading.unpacking import (
+    COMPRESSED,
+    COMPRESSED_NAME,
+    MARKED,
+    as_utf8,
+    unpacked,
+    without_broken_lines,
+)
 from turret.data.rows import LOCAL, Engine
 
 FORMATS = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl"}
@@ -50,13 +57,14 @@ def scan(path: Path, settings: FileFormat, work: Path, engine: Engine = LOCAL) -
         return join_parts(path, parts_of(path, settings), settings, work, engine)
     if not path.is_file():
         raise SourceError(absent(path))
-    _refuse_names([path])
     with readable(path), path.open("rb") as stream:
-        if not stream.read(1):
+        head = stream.read(10)
+        if not head:
             raise SourceError(f"{path} is empty; export it again")
     if path.suffix.lower() == ".parquet":
         _refuse_versions(path.parent, [])
-        return _scan_parquet([path], path)
+    if not COMPRESSED.match(head) and (engine is LOCAL or path.suffix.lower() == ".parquet"):
+        return _scan_content(path, path.name, path, settings, work)
     (scanned,) = scan_files([path], settings, work, engine)
     if scanned is None:
         raise SourceError(f"{path} is empty; export it again")
@@ -72,7 +80,7 @@ def absent(path: Path) -> str:
 
 def stem_and_format(path: Path) -> tuple[str, str | None]:
     """Return the name of a file in lower case without its suffixes, and the format that they state."""
-    name = plain_name(path.name).lower()
+    name = COMPRESSED_NAME.sub("", path.name).lower()
     suffix = next((ending for ending in FORMATS if name.endswith(ending)), None)
     return (name, None) if suffix is None else (name.removesuffix(suffix), FORMATS[suffix])
 
@@ -115,7 +123,6 @@ def join_parts(
     Folders called `name=value` are columns. Raises SourceError for no file with rows, for files of several
     formats, for files that are no parts of one table, and for a table with several versions.
     """
-    _refuse_names(files)
     _refuse_versions(folder, files)
     kinds = {kind: path for path in reversed(files) if (kind := stem_and_format(path)[1])}
     if len(kinds) > 1:
@@ -151,13 +158,6 @@ def join_parts(
     malformed = Malformed(sum(table.malformed.count for table in tables), tuple(examples[:EXAMPLES]))
     placed = tuple((start, table.path) for start, table in zip(starts, tables, strict=False))
     return Table(frame, folder, tables[0].is_text, malformed, tuple(files), placed, lambda _: frames)
-
-
-def _refuse_names(files: Sequence[Path]) -> None:
-    """Raise SourceError for a path with bytes that are not UTF-8, which Polars can't open."""
-    for path in files:
-        if re.search("[\ud800-\udfff]", str(path)):
-            raise SourceError(f"the name {str(path)!r} is not UTF-8; rename the file or the folder")
 
 
 def _refuse_versions(folder: Path, files: Sequence[Path]) -> None:
@@ -233,7 +233,9 @@ def _scan_content(content: Path, name: str, path: Path, settings: FileFormat, wo
     if kind == "parquet":
         return _scan_parquet([content], path)
     scan_text = scan_delimited if kind == "csv" else scan_json_lines
-    text = as_utf8(content, path, settings.encoding, work)
+    with content.open("rb") as stream:
+        is_utf8 = settings.encoding == "utf-8" and not MARKED.match(stream.read(4))
+    text = content if is_utf8 else as_utf8(content, path, settings.encoding, work)
     try:
         return scan_text(text, path, settings, work)
     except TextEncodingError:

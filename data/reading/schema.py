@@ -371,7 +371,7 @@ class PrepareConfig(_Settings):
                 f"no kind of {', '.join(self.kinds)} is a target, so there is nothing to train; give one the "
                 "role target"
             )
-        if len(row_codes(self.kinds)) > _MOST_KINDS:
+        if self.kinds and len(row_codes(self.kinds)) > _MOST_KINDS:
             raise ValueError(
                 f"there are more than {_MOST_KINDS} targets, signals and negatives; ignore the rare ones"
             )
@@ -397,3 +397,13 @@ class PrepareConfig(_Settings):
         if settings.get("queries") and not settings.get("split"):
             settings = {**settings, "split": {"kind": "queries"}}
         return settings
+
+    @property
+    def urls(self) -> list[str]:
+        """The places in object stores that are read."""
+        places = [self.items, self.users, self.source]
+        if self.queries is not None:
+            places.append(self.queries.source)
+        if isinstance(self.split, FilesSplit):
+            places += [self.split.train, self.split.validation, self.split.test]
+        return [*dict.fromkeys(place for place in places if isinstance(place, str))]

@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from turret.data.errors import SourceError, TextEncodingError
+from turret.data.manifest import BadRows
 from turret.data.reading.encodings import encoding_sentence
 from turret.data.reading.schema import ColumnSettings, FeatureColumns
 from turret.data.rows import Engine, Rows
@@ -32,6 +33,10 @@ class Malformed:
     def and_line(self, row: int, problem: str) -> "Malformed":
         """Return these lines and one more line."""
         return Malformed(self.count + 1, (*self.examples, {"row": row, "problem": problem})[:EXAMPLES])
+
+    def bad_rows(self, kind: str) -> BadRows:
+        """Return the lines as bad rows of this kind."""
+        return BadRows(kind=kind, count=self.count, examples=list(self.examples))
 
     def and_others(self, others: "Malformed") -> "Malformed":
         """Return these lines and `others`."""
@@ -161,7 +166,12 @@ def have_common_type(*types: pl.DataType) -> bool:
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """Turn polars' errors on reading `path` into a SourceError."""
+    """Turn polars' errors on reading `path` into a SourceError.
+
+    Polars can't open a path with bytes that are not UTF-8, so such a path is refused before the block.
+    """
+    if re.search("[\ud800-\udfff]", str(path)):
+        raise SourceError(f"the name {str(path)!r} is not UTF-8; rename the file or the folder")
     try:
         yield
     except FileNotFoundError:

@@ -107,7 +107,8 @@ def further_forms(reader: TimeReader, unread: pl.Series, name: str) -> tuple[str
     number = pl.col(TIME).cast(pl.Int64, strict=False)
     # A reader of numbers in some units has already tried the other units, or the units are stated.
     are_numbers = (
-        reader.per_second is None and _count(sample, _in_own_unit(number, list(PER_SECOND), True)) > 0
+        reader.per_second is None
+        and sample.select(_in_own_unit(number, list(PER_SECOND), True).count()).item() > 0
     )
     return (*formats, *[NUMBERS] * (are_numbers and NUMBERS not in known))
 
@@ -197,9 +198,14 @@ def _number_reader(
     value = value.cast(pl.Int64 if is_integer else pl.Float64, strict=False)
     finite = value if is_integer else pl.when(value.is_finite()).then(value)
     shares: dict[str, float] = {settings.time_unit: 1.0}
-    are_likely = False
+    units, likely = list[str](), _likely_times()
     if settings.time_unit == "auto":
-        shares, are_likely = _unit_shares(rows, finite)
+        least, most = _ends(rows, finite)
+        for unit, scale in PER_SECOND.items() if least is not None else ():
+            if YEAR_1990 * scale <= least <= most <= likely[1] / 1000 * scale:
+                units.append(unit)
+        # In nearly all logs, the range shows that all times are likely in one unit.
+        shares = {units[0]: 1.0} if units else _unit_shares(rows, finite)
     elif settings.time_unit != "number":
         _refuse_other_unit(rows.head(_SAMPLE), finite, settings.time_unit, name)
     if sum(shares.values()) < _MIN_SHARE:
@@ -211,16 +217,7 @@ def _number_reader(
         shares = {"number": 1.0}
     unit = next(iter(shares))
     if unit == "number":
-        is_whole = is_integer or _holds(rows, finite == finite.floor())
-        number = finite.cast(pl.Int64 if is_whole else pl.Float64, strict=False)
-        first, last = (seconds / 86_400 + _SERIAL_1970 for seconds in (YEAR_1990, YEAR_2100))
-        serial = number.is_between(first, last)
-        if not is_whole and _share(rows, serial) >= _MIN_SHARE:
-            time = ((number - _SERIAL_1970) * 86_400_000).round().cast(pl.Int64)
-            days = "dates as a spreadsheet counts them, in days since 1899-12-30"
-            note = f"{name!r} holds numbers that are {days}"
-            return _without_wrong_clocks(TimeReader("timestamp", time, note), rows, name)
-        return TimeReader("number", number, f"{name!r} holds plain numbers{_as_days(rows, number)}")
+        return _plain_reader(rows, name, finite, is_integer)
     time, note = _in_unit(value, unit, is_integer), f"{name!r} holds {unit} since 1970"
     if dtype in (pl.Float16, pl.Float32):
         note += _COARSE
@@ -233,9 +230,21 @@ def _number_reader(
     reader = TimeReader("timestamp", time, note, PER_SECOND[unit])
     if settings.time_unit != "auto":
         return replace(reader, likely=_no_future())
-    return (
-        replace(reader, likely=_likely_times()) if are_likely else _without_wrong_clocks(reader, rows, name)
-    )
+    return replace(reader, likely=likely) if units else _without_wrong_clocks(reader, rows, name)
+
+
+def _plain_reader(rows: Rows, name: str, finite: pl.Expr, is_integer: bool) -> TimeReader:
+    """Return the reader of numbers in no unit: days as spreadsheets count them, or plain numbers."""
+    is_whole = is_integer or _holds(rows, finite == finite.floor())
+    number = finite.cast(pl.Int64 if is_whole else pl.Float64, strict=False)
+    first, last = (seconds / 86_400 + _SERIAL_1970 for seconds in (YEAR_1990, YEAR_2100))
+    serial = number.is_between(first, last)
+    if not is_whole and _share(rows, serial) >= _MIN_SHARE:
+        time = ((number - _SERIAL_1970) * 86_400_000).round().cast(pl.Int64)
+        days = "dates as a spreadsheet counts them, in days since 1899-12-30"
+        note = f"{name!r} holds numbers that are {days}"
+        return _without_wrong_clocks(TimeReader("timestamp", time, note), rows, name)
+    return TimeReader("number", number, f"{name!r} holds plain numbers{_as_days(rows, number)}")
 
 
 def _refuse_other_unit(sample: Rows, number: pl.Expr, stated: str, name: str) -> None:
@@ -280,29 +289,25 @@ def _ends(rows: Rows, number: pl.Expr) -> tuple[Any, Any]:
 
 
 def _in_unit(value: pl.Expr, unit: str, is_integer: bool) -> pl.Expr:
-    """Convert numbers of the years 1 to 9999 to milliseconds; null for others."""
+    """Convert numbers of the years 1 to 9999 to whole milliseconds; null for others."""
     scale = PER_SECOND[unit]
     # These years in nanoseconds lie outside 64 bits.
     first, last = max(YEAR_1 * scale, -(2**63)), min(YEAR_10000 * scale, 2**63 - 1)
-    return _scaled(pl.when(value.is_between(first, last, closed="left")).then(value), scale, is_integer)
+    value = pl.when(value.is_between(first, last, closed="left")).then(value)
+    if not is_integer:
+        return (value * 1000 / scale).round().cast(pl.Int64)
+    # Multiplying first would overflow for microseconds.
+    return value * (1000 // scale) if scale <= 1000 else value // (scale // 1000)
 
 
 def _in_own_unit(value: pl.Expr, units: Sequence[str], is_integer: bool) -> pl.Expr:
     """Convert numbers that are times between 1990 and 2100 in one of the units; null for others."""
     plausible = {unit: pl.when(_is_plausible(value, unit)).then(value) for unit in units}
-    return pl.coalesce(_scaled(number, PER_SECOND[unit], is_integer) for unit, number in plausible.items())
+    return pl.coalesce(_in_unit(number, unit, is_integer) for unit, number in plausible.items())
 
 
 def _is_plausible(value: pl.Expr, unit: str) -> pl.Expr:
     return value.is_between(YEAR_1990 * PER_SECOND[unit], YEAR_2100 * PER_SECOND[unit])
-
-
-def _scaled(value: pl.Expr, per_second: int, is_integer: bool) -> pl.Expr:
-    """Convert units of 1 / `per_second` seconds to whole milliseconds."""
-    if not is_integer:
-        return (value * 1000 / per_second).round().cast(pl.Int64)
-    # Multiplying first would overflow for microseconds.
-    return value * (1000 // per_second) if per_second <= 1000 else value // (per_second // 1000)
 
 
 def _from_digits(value: pl.Expr) -> pl.Expr:
@@ -311,19 +316,13 @@ def _from_digits(value: pl.Expr) -> pl.Expr:
     return pl.coalesce(_strptime(text, form) for form in _DIGITS)
 
 
-def _unit_shares(rows: Rows, finite: pl.Expr) -> tuple[dict[str, float], bool]:
-    """Return the shares of times from 1990 to 2100 by unit, largest first; and whether all are likely."""
-    last = _likely_times()[1] / 1000
-    least, most = _ends(rows, finite)
-    # In nearly all logs, the range shows that all times are likely in one unit.
-    for unit, scale in PER_SECOND.items():
-        if least is not None and YEAR_1990 * scale <= least <= most <= last * scale:
-            return {unit: 1.0}, True
+def _unit_shares(rows: Rows, finite: pl.Expr) -> dict[str, float]:
+    """Return the shares of times from 1990 to 2100 by unit, largest first."""
     fits = {unit: _is_plausible(finite, unit).sum() for unit in PER_SECOND}
     counts = rows.collect(lambda frame: frame.select(finite.count().alias("total"), **fits)).sum()
     total, *of_units = counts.row(0)
     shares = {unit: count / total for unit, count in zip(fits, of_units, strict=True) if count}
-    return {unit: shares[unit] for unit in sorted(shares, key=shares.__getitem__, reverse=True)}, False
+    return {unit: shares[unit] for unit in sorted(shares, key=shares.__getitem__, reverse=True)}
 
 
 def _text_reader(
@@ -336,20 +335,12 @@ def _text_reader(
     )
     is_read = bool(stated) and sample["is_read"].any()
     sample = sample.filter(~pl.col("is_read"))
-    rounded = sample.filter(is_rounded(pl.col(TIME)))
-    if len(rounded) and sample.select((digits_behind(pl.col(TIME)) < _SECONDS).all()).item():
-        # A spreadsheet wrote these times with six digits, which tell only hours or days.
-        text = pl.when(~is_rounded(text)).then(text)
-        if len(rounded) == len(sample):
-            raise ColumnError(
-                f"the times of column {name!r} were rounded by a spreadsheet, as {rounded[TIME][0]}; export "
-                "them from the source itself, or format the column as text or date before saving it"
-            )
-        sample = sample.filter(~is_rounded(pl.col(TIME)))
-    numbers = _count(sample, pl.col(TIME).cast(pl.Float64, strict=False))
-    counts = _day_counts(sample)
+    if sample[TIME].str.contains_any(["e", "E"]).any():
+        text, sample = _without_rounded(text, sample, name)
+    numbers = sample[TIME].cast(pl.Float64, strict=False).count()
+    counts = _day_counts(sample) if numbers < len(sample) else {}  # no date is a number, too
     if not (any(counts.values()) or forms or stated):
-        are_whole = _count(sample, pl.col(TIME).cast(pl.Int64, strict=False)) == numbers
+        are_whole = sample[TIME].cast(pl.Int64, strict=False).count() == numbers
         dtype = pl.Int64() if are_whole else pl.Float64()
         return _number_reader(rows, name, text.cast(dtype, strict=False), dtype, settings)
     if not stated:
@@ -372,10 +363,29 @@ def _text_reader(
     return _without_wrong_clocks(reader, rows, name)
 
 
+def _without_rounded(text: pl.Expr, sample: pl.DataFrame, name: str) -> tuple[pl.Expr, pl.DataFrame]:
+    """Leave out the times that a spreadsheet wrote with six digits, which tell only hours or days.
+
+    Raises ColumnError where these are all times of the sample.
+    """
+    rounded = sample.filter(is_rounded(pl.col(TIME)))
+    if rounded.is_empty() or not sample.select((digits_behind(pl.col(TIME)) < _SECONDS).all()).item():
+        return text, sample
+    if len(rounded) == len(sample):
+        raise ColumnError(
+            f"the times of column {name!r} were rounded by a spreadsheet, as {rounded[TIME][0]}; export "
+            "them from the source itself, or format the column as text or date before saving it"
+        )
+    return pl.when(~is_rounded(text)).then(text), sample.filter(~is_rounded(pl.col(TIME)))
+
+
 def _day_counts(sample: pl.DataFrame) -> dict[str, int]:
     """Count the texts of a sample that each format of days reads."""
     full = sample.filter(~pl.col(TIME).str.contains(_SHORT_YEAR))
-    return {days: _count(full if "%Y" in days else sample, _parse(pl.col(TIME), days)) for days in _DAYS}
+    return {
+        days: (full if "%Y" in days else sample).select(_parse(pl.col(TIME), days).count()).item()
+        for days in _DAYS
+    }
 
 
 def _formats(sample: pl.DataFrame, counts: dict[str, int], name: str) -> list[str]:
@@ -397,10 +407,6 @@ def _formats(sample: pl.DataFrame, counts: dict[str, int], name: str) -> list[st
                 "choose one with --time-format"
             )
     return [days for days in formats if counts[days] >= counts.get(_DAY_OR_MONTH.get(days, ""), 0)]
-
-
-def _count(sample: pl.DataFrame, value: pl.Expr) -> int:
-    return int(sample.select(value.is_not_null().sum()).item())
 
 
 def _parse(text: pl.Expr, days: str) -> pl.Expr:

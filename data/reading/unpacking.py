@@ -18,7 +18,7 @@ from turret.data.errors import SourceError
 from turret.data.reading.encodings import encoding_sentence
 from turret.data.reading.tables import Malformed, readable
 
-_SUFFIX = re.compile(r"\.(gz|gzip|zst|zstd|bz2|xz|zip)$", re.IGNORECASE)
+COMPRESSED_NAME = re.compile(r"\.(gz|gzip|zst|zstd|bz2|xz|zip)$", re.IGNORECASE)
 _CHUNK = 1 << 20
 _LAYERS = 2  # such as a zip of one .csv.gz; some files decompress to themselves
 DAMAGED = (
@@ -40,11 +40,8 @@ _MARKS = {
     rb"[^\0]\0[^\0]\0": "utf-16-le",
     rb"\0[^\0]\0[^\0]": "utf-16-be",
 }
-
-
-def plain_name(name: str) -> str:
-    """Return a file name without the suffix of a compression."""
-    return _SUFFIX.sub("", name)
+MARKED = re.compile(b"|".join(_MARKS), re.DOTALL)
+"""A pattern of the first four bytes of a text that is not in UTF-8, whatever encoding is stated."""
 
 
 def unpacked(path: Path, work: Path) -> tuple[Path, str]:
@@ -63,7 +60,7 @@ def unpacked(path: Path, work: Path) -> tuple[Path, str]:
             break
         target = new_file(work, "unpacked")
         try:
-            name = unpack(content, target) or plain_name(name)
+            name = unpack(content, target) or COMPRESSED_NAME.sub("", name)
         except DAMAGED as error:
             raise SourceError(f"{path} can't be decompressed: {error}; fetch or export it again") from None
         if content != path:
@@ -121,6 +118,8 @@ _UNPACK: tuple[tuple[bytes, Callable[[Path, Path], str | None]], ...] = (
     (rb"\x28\xb5\x2f\xfd", _unpack_zstandard),
     (rb"PK(\x03\x04|\x05\x06)", _unpack_zip),
 )
+COMPRESSED = re.compile(b"|".join(magic for magic, _ in _UNPACK))
+"""A pattern of the first bytes, ten at most, of a file that `unpacked` decompresses."""
 
 
 def as_utf8(content: Path, path: Path, encoding: str, work: Path) -> Path:

@@ -135,6 +135,7 @@ async def _start(components: Components) -> None:
     background.start("metrics", components.observation.follow)
     background.start("items", components.overlay.watch)
     background.start("keys", components.keyring.follow)
+    background.start("popular", components.popular.follow)
 
     async def warn() -> None:
         for warning in await components.histories.health_warnings():

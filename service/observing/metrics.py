@@ -30,7 +30,7 @@ _SECONDS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.02, 0.05, 0.1, 0
 _STAGE_SECONDS = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0)
 
 REASONS = ("unknown", "memory", "checksum", "soundness", "golden", "recall", "overlap", "crashed")
-SOURCES = ("towers", "popular", "fresh")
+SOURCES = ("towers", "popular", "popular_now", "fresh")
 _REFUSALS = ("overload", "rate", "key", "scope", "size", "time")
 _FILE_BYTES, _ENTRY_BYTES = 1 << 16, 64  # at first, of a file of metrics; of an entry without its name
 _PAUSE = 9.0  # after an export, as a multiple of its processor time
@@ -91,7 +91,7 @@ class Metrics:
         self.events_stored = Counter("turret_events_stored", "Stored events", **base)
         _begin(self.refused, _REFUSALS)
         _begin(self.answers, SOURCES)
-        _begin(self.degraded, ("history", "events", "items", "engine"))
+        _begin(self.degraded, ("history", "events", "items", "engine", "rules"))
 
     def _declare_versions(
         self, base: dict[str, Any], livesum: dict[str, Any], livemax: dict[str, Any]

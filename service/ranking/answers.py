@@ -1,5 +1,6 @@
 """The answer to a query: its JSON, and its record for the observation of the service."""
 
+from collections.abc import Container
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,14 @@ from turret.service.ranking.query import Query
 from turret.service.schemas.fields import HISTORY_LIMIT, Cursor
 from turret.tower.retrieval import Ranking
 
+_BEFORE_ALL = float(np.finfo(np.float32).max), 0
 Answer = dict[str, Any]  # serialised later; its items are JSON already
 
 
 def record_of(query: Query, ranking: Ranking, fresh: FreshItems) -> AnswerRecord:
     """The record of an answer for metrics, recall and drift."""
     rows, scores, plan = ranking
-    source = "popular" if plan.kind == "popularity" else "towers"
+    source = "towers" if plan.kind != "popularity" else "popular" if query.popular is None else "popular_now"
     if len(fresh) and len(rows) and rows.max() >= fresh.first_row:
         source = "fresh"
     vector = query.vector if query.is_plain and query.only is None else None
@@ -37,26 +39,46 @@ def answer_of(query: Query, ranking: Ranking, view: ItemView) -> Answer:
     """The answer, with the items of a ranking; a full answer in the order of the scores has a cursor."""
     request, kind = query.request, ranking.plan.kind
     manifest = view.bundle.manifest
-    items = _items_json(view, ranking, "popular" if kind == "popularity" else "towers")
+    source = "towers" if kind != "popularity" else "popular" if query.popular is None else "popular_now"
+    items = _items_json(view, ranking, source, {*query.pins.values()})
     answer: Answer = {"version": manifest.version, "items": orjson.Fragment(items)}
     if len(ranking.rows) < request.k:
         answer["exhausted"] = True
     answer["degraded"] = list(query.degraded)
     if kind == "fallback":
         answer["degraded"].append("engine")
-    if query.unknown:
-        answer["unknown_items"] = list(dict.fromkeys(query.unknown))[-HISTORY_LIMIT:]
-    if "exhausted" not in answer and request.is_in_order:
+    if query.lacks_rules:
+        answer["degraded"].append("rules")
+    if query.unknown or query.unknown_pins:
+        answer["unknown_items"] = list(dict.fromkeys([*query.unknown, *query.unknown_pins]))[-HISTORY_LIMIT:]
+    if "exhausted" not in answer and request.is_in_order and not (query.pins and _has_ended(query, ranking)):
         shown = len(ranking.rows) + (query.after.shown if query.after else 0)
         last = float(ranking.scores[-1]), int(ranking.rows[-1])
+        if query.pins:
+            last = _last_ranked(query, ranking)
         # Without the time in their cursors, equal requests have equal answers.
         is_timed = manifest.uses_times or (manifest.kinds and query.history_times is not None)
-        until = query.until if query.is_stored or is_timed else 0
+        until = query.until if query.is_stored or is_timed or query.popular is not None else 0
         answer["cursor"] = Cursor(manifest.version, until, shown, *last, request.among).text()
     return answer
 
 
-def _items_json(view: ItemView, ranking: Ranking, source: str) -> bytes:
+def _has_ended(query: Query, ranking: Ranking) -> bool:
+    """Whether pins of later positions are in the answer, as no other items are left."""
+    first = 1 + (query.after.shown if query.after else 0)
+    of_page = sum(first <= position < first + query.request.k for position in query.pins)
+    return bool(np.isin(ranking.rows, [*query.pins.values()]).sum() > of_page)
+
+
+def _last_ranked(query: Query, ranking: Ranking) -> tuple[float, int]:
+    """The score and the row of the last item without a pin, from which the next page goes on."""
+    (ranked,) = np.nonzero(~np.isin(ranking.rows, [*query.pins.values()]))
+    if len(ranked):
+        return float(ranking.scores[ranked[-1]]), int(ranking.rows[ranked[-1]])
+    return (query.after.score, query.after.row) if query.after else _BEFORE_ALL
+
+
+def _items_json(view: ItemView, ranking: Ranking, source: str, pinned: Container[int]) -> bytes:
     """The items of an answer as JSON; `source` is the source of items that are not fresh.
 
     The catalog has the items as JSON already, so nothing is parsed or serialised.
@@ -64,11 +86,13 @@ def _items_json(view: ItemView, ranking: Ranking, source: str) -> bytes:
     fresh = view.fresh
     # The JSON of numbers has no commas but the separators.
     scores = orjson.dumps(ranking.scores.tolist())[1:-1].split(b",")
-    ends = [b',"source":"%b"}' % name.encode() for name in (source, "fresh")]
+    ends = [b',"source":"%b"' % name.encode() for name in (source, "fresh")]
+    pin = b',"pinned":true}'
     is_changed = fresh.places or fresh.replaced.by_row
     item = view.item_json if is_changed else view.bundle.catalog.item_json
     pieces = [
-        b'{%b,"score":%b%b' % (item(row), score, ends[row >= fresh.first_row])
+        b'{%b,"score":%b%b%b'
+        % (item(row), score, ends[row >= fresh.first_row], pin if row in pinned else b"}")
         for row, score in zip(ranking.rows.tolist(), scores, strict=bool(len(ranking.rows)))
     ]
     return b"[%b]" % b",".join(pieces)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import islice
+from itertools import compress, islice
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,8 @@ def explain(view: ItemView, query: Query, ranking: Ranking, shorter: Mapping[int
     `shorter` has the queries whose history lacks one item, by its row, with their vectors and bonuses.
     `pulled_by` lists the history items whose removal, one at a time, lowers the item's score most, with the
     change (leave-one-out). `matched` lists the words (each as "=word") and letter trigrams that the item's
-    texts share with a query. `uses` says how often and when the history has the item itself.
+    texts share with a query. `uses` says how often and when the history has the item itself, and `boosts`
+    which rules, or the request (null), have raised the score.
     """
     explanation: dict[str, Any] = {"plan": ranking.plan._asdict()}
     if query.vector is not None:
@@ -40,6 +41,8 @@ def explain(view: ItemView, query: Query, ranking: Ranking, shorter: Mapping[int
             for row, pull in zip(ranking.rows.tolist(), pulls, strict=True)
         ]
         for row, item in zip(ranking.rows.tolist(), explanation["items"], strict=True):
+            if boosts := _boosts(view, query, row):
+                item["boosts"] = boosts
             if query.uses is not None and (uses := _uses(view, query.uses, row)):
                 item["uses"] = uses
         if isinstance(text := query.request.features.get(QUERY), str):
@@ -59,6 +62,18 @@ def _matched(view: ItemView, query: str, rows: Sequence[int]) -> Iterator[list[s
         fields = view.fields(row)
         present = {gram for text in texts for gram in grams(str(fields.get(text.name) or ""), words)}
         yield [gram for gram in parts if gram in present][:MATCHED]
+
+
+def _boosts(view: ItemView, query: Query, row: int) -> list[dict[str, Any]]:
+    """The boosts of an item, each with the name of its rule."""
+    fresh = view.fresh
+    is_raised = [
+        fresh.fresh_allowed(boost.condition)[row - fresh.first_row]
+        if row >= fresh.first_row
+        else fresh.allowed(boost.condition).mask[row]
+        for boost in query.named_boosts
+    ]
+    return [{"rule": boost.rule, "by": boost.by} for boost in compress(query.named_boosts, is_raised)]
 
 
 def _uses(view: ItemView, uses: Events, row: int) -> dict[str, Any] | None:
@@ -84,8 +99,8 @@ def _uses(view: ItemView, uses: Events, row: int) -> dict[str, Any] | None:
 def _parts(view: ItemView, query: Query, row: int) -> dict[str, float | bool]:
     """The inner product with the item's vector [D], the temperature, and the other parts that apply.
 
-    The other parts are the item's bias, and for an item of the history its score by the towers and its gain
-    by a repeat term.
+    The other parts are the item's bias, the sum of its boosts, and for an item of the history its score by
+    the towers and its gain by a repeat term.
     """
     scoring, user, (item,) = view.bundle.manifest.scoring, query.vector, view.vectors(np.array([row]))
     assert user is not None
@@ -97,6 +112,8 @@ def _parts(view: ItemView, query: Query, row: int) -> dict[str, float | bool]:
         parts["item_bias"] = float(item[-1] * user[-1])
     if scoring.absolute:
         parts["without_sign"] = True
+    if query.boosts is not None and query.boosts[row]:
+        parts["boosts"] = float(query.boosts[row])
     if query.bonus is not None and row in query.bonus.rows:
         by_towers = scores_by_towers(scoring, user, item[None])
         parts["towers"] = float(by_towers[0])

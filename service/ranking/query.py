@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import compress, islice, repeat
 from operator import itemgetter
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +16,10 @@ from turret.data.vocabulary import Id
 from turret.service.errors import HistoryUnavailableError, InvalidFieldError, RequestError
 from turret.service.overlay.fresh import FreshItems
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
+from turret.service.popular.counts import Counted, Popular
+from turret.service.popular.popular_now import PopularNow
 from turret.service.schemas.fields import Cursor, KindedIds, read_cursor
-from turret.service.schemas.requests import RecommendRequest
+from turret.service.schemas.requests import BOOSTS_OF_AN_ANSWER, RecommendRequest
 from turret.service.settings import Settings
 from turret.service.stores.contract import History
 from turret.service.stores.guarded import Breaker, Stored, read_histories
@@ -36,6 +39,14 @@ USUAL_ITEMS, USUAL_HISTORY = 100, 1_000
 _NOTHING = np.empty(0, np.int32)
 
 
+class NamedBoost(NamedTuple):
+    """A boost of the request (without a rule), or of a rule: the items that it raises, and by how much."""
+
+    rule: str | None
+    condition: Filter
+    by: float
+
+
 @dataclass(slots=True)
 class Query:
     """A request with its history, as it was sent, and as a version ranks it.
@@ -52,7 +63,7 @@ class Query:
         degraded: the names of the parts that the answer has to do without.
         after: the end of the previous page.
         history_kinds: the kind of each event, None for an event without one; empty if no event has one.
-        rules: the stored rules that the request names.
+        rules: the stored rules that apply.
         similar_to: the item whose vector takes the place of the user's.
         rows: int32 [T], the known items of the events that the version reads.
         times: the times of these events, as far as the answer depends on them.
@@ -61,6 +72,14 @@ class Query:
         excluded: the rows that the answer leaves out.
         filtering: the filter of the request and of its rules.
         uses: the events that are uses of their items, where the answer depends on them or names them.
+        named_boosts: the boosts of the request and of its rules.
+        boosts: float32 [N + M], the number that each row's score is raised by; None without boosts.
+        pins: the pinned rows by position; the ranking keeps those that the answer may have.
+        unknown_pins: the ids of pins of the request that the version doesn't have.
+        popular_now: the decayed counts by which a query without a vector may be answered.
+        counted: the counts that `POST /v1/popular` requests; only items with events are ranked then.
+        popular: the ranking by decayed counts, if the query is answered by it.
+        lacks_rules: whether the version can't apply a default rule.
         only: int64, the rows that are ranked; None for all.
         vector: float32 [D], the user's; None if no item of the history, or no part of a search, is known.
         bonus: the gains of items of the history by the version's repeat term.
@@ -86,6 +105,14 @@ class Query:
     excluded: Rows = field(default_factory=lambda: _NOTHING)
     filtering: Filter | None = None
     uses: Events | None = None
+    named_boosts: Sequence[NamedBoost] = ()
+    boosts: NDArray[np.float32] | None = None
+    pins: dict[int, int] = field(default_factory=dict)
+    unknown_pins: Sequence[Id] = ()
+    popular_now: PopularNow | None = None
+    counted: Counted | None = None
+    popular: Popular | None = None
+    lacks_rules: bool = False
     only: NDArray[np.int64] | None = None
     vector: NDArray[np.float32] | None = None
     bonus: Bonus | None = None
@@ -105,7 +132,8 @@ class Query:
     @property
     def is_plain(self) -> bool:
         """Whether the answer is the beginning of the ranking, without further conditions."""
-        return self.request.is_plain and self.after is None
+        is_ranked = self.boosts is None and not self.pins
+        return is_ranked and self.request.is_plain and self.after is None
 
     @property
     def is_large(self) -> bool:
@@ -136,12 +164,22 @@ def make_query(request: RecommendRequest, stored: History, degraded: tuple[str, 
 
 
 def add_rules(query: Query, rules: RuleSet) -> None:
-    """Add the rules that a request names to its query. Raises ConflictError for an unknown rule."""
-    request = query.request
-    query.rules, cap = rules.chosen(request.rules), dict(request.cap)
+    """Add the rules that apply to a query: those that its request names, else the default ones.
+
+    Raises ConflictError for an unknown rule, and InvalidFieldError for rules that can't apply together.
+    """
+    request, time = query.request, query.request_time
+    chosen = rules.chosen(rules.defaults if request.rules is None else request.rules)
+    user = next(iter(request.visitors), None)
+    query.rules = {name: rule for name, rule in chosen.items() if rule.applies(name, time, user)}
+    cap, boosts = dict(request.cap), len(request.boost)
     for rule in query.rules.values():
+        boosts += len(rule.boost)
         for name, most in rule.cap.items():
             cap[name] = min(most, cap.get(name, most))
+    if boosts > BOOSTS_OF_AN_ANSWER:
+        message = f"the request and its rules have {boosts} boosts; at most {BOOSTS_OF_AN_ANSWER} apply"
+        raise InvalidFieldError("rules", None, f"{message} to an answer, so name fewer rules")
     if cap and query.after is not None:
         message = "a cursor can't be combined with a rule that has a cap; send one or the other"
         raise InvalidFieldError("cursor", None, message)
@@ -155,9 +193,15 @@ class QueryReader:
     """
 
     def __init__(
-        self, store: Breaker, overlay: ItemOverlayCache, settings: Settings, rules: Callable[[], RuleSet]
+        self,
+        store: Breaker,
+        overlay: ItemOverlayCache,
+        settings: Settings,
+        rules: Callable[[], RuleSet],
+        popular: PopularNow | None = None,
     ) -> None:
         self._rules = rules
+        self._popular = popular
         self._store = store
         self._overlay = overlay
         self._limit = settings.stored_history_limit
@@ -169,8 +213,9 @@ class QueryReader:
             query = make_query(request, NO_HISTORY, (), now)
         else:
             query = make_query(request, *_of(request, await self._stored([request], model, now)), now)
-        if request.rules:
-            add_rules(query, self._rules())
+        query.popular_now, rules = self._popular, self._rules()
+        if request.rules or (request.rules is None and rules.defaults):
+            add_rules(query, rules)
         return query
 
     async def read_all(
@@ -179,10 +224,12 @@ class QueryReader:
         """Make the queries of a batch. A RequestError has the position of its request."""
         stored = await self._stored(requests, model, now)
         queries = [make_query(request, *_of(request, stored), now) for request in requests]
+        rules = self._rules()
         for position, query in enumerate(queries):
-            if query.request.rules:
+            query.popular_now = self._popular
+            if query.request.rules or (query.request.rules is None and rules.defaults):
                 with at_position(position):
-                    add_rules(query, self._rules())
+                    add_rules(query, rules)
         return queries
 
     async def _stored(self, requests: Sequence[RecommendRequest], model: LoadedModel, now: int) -> Stored:

@@ -12,6 +12,7 @@ from turret.service.observing.metrics import Metrics
 from turret.service.observing.quality import AnswerRecord
 from turret.service.overlay.fresh import FreshItems
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
+from turret.service.popular.popular_now import PopularNow
 from turret.service.ranking.answers import Answer, ids_of
 from turret.service.ranking.batches import (
     LOOP_SECONDS,
@@ -26,7 +27,7 @@ from turret.service.ranking.item_view import item_status
 from turret.service.ranking.query import Query, QueryReader, at_position
 from turret.service.request_record import RequestRecord
 from turret.service.schemas.fields import read_cursor
-from turret.service.schemas.requests import RecommendRequest, SimilarRequest
+from turret.service.schemas.requests import PopularRequest, RecommendRequest, SimilarRequest
 from turret.service.stores.contract import now_ms
 from turret.service.versions.holder import LoadedModel, ModelHolder
 from turret.tower.bundle.golden import overlap_between
@@ -100,10 +101,12 @@ class Recommender:
         queries: QueryReader,
         shadow: Shadow,
         record: RecordAnswers,
+        popular: PopularNow,
     ) -> None:
         self._model_holder = model_holder
         self._overlay = overlay
         self._queries = queries
+        self._popular = popular
         self._shadow = shadow
         self._record = record
         self._batcher = MicroBatcher(record)
@@ -151,6 +154,18 @@ class Recommender:
         query = await self._queries.read(recommendation, model, now_ms())
         query.similar_to = item
         return await self._answered(model, query, {})
+
+    async def popular(self, request: PopularRequest, record: RequestRecord) -> Answer:
+        """Answer with the items that have the most events of late. Raises as `PopularNow.wanted`."""
+        recommendation = request.as_recommendation()
+        model = await self._model_for(recommendation, record.request_id)
+        query = await self._queries.read(recommendation, model, record.received)
+        query.counted = self._popular.wanted(
+            request.half_life, request.kinds, request.trend, model.bundle.manifest
+        )
+        answer = await self._answered(model, query, record.stages)
+        record.version, record.degraded = model.version, answer["degraded"]
+        return answer
 
     async def item(self, item: str) -> Answer:
         """Describe an item as the live version and its overlay know it. Raises NotFoundError."""
@@ -214,7 +229,7 @@ def _is_long(model: LoadedModel, fresh: FreshItems, query: Query) -> bool:
     # The latency is processor time, which lacks the waits of a search in another process.
     if model.bundle.manifest.index.is_remote or latency_of(model).seconds > LOOP_SECONDS or query.is_large:
         return True
-    if not query.request.filter and not query.rules:
+    if not query.request.filter and not query.request.boost and not query.rules:
         return False
     # The first answer to a filter compares it with every item.
     return len(model.bundle.vocabulary) + len(fresh) + len(fresh.replaced.by_row) > _LOOP_SCAN

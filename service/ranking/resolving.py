@@ -7,15 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from turret.data.vocabulary import Id
 from turret.service.errors import ConflictError, InvalidFieldError, NotFoundError, invalid_fields
 from turret.service.ranking.item_view import ItemView
-from turret.service.ranking.query import Query, unknown_kinds
+from turret.service.ranking.query import NamedBoost, Query, unknown_kinds
 from turret.service.schemas.fields import KindedIds
 from turret.service.schemas.requests import RecommendRequest
 from turret.service.versions.holder import LoadedModel
-from turret.service.versions.record import conditions_of
-from turret.tower.catalog.conditions import every
-from turret.tower.catalog.filters import Filter, compile_filter
+from turret.tower.bundle.bundle import Bundle
+from turret.tower.catalog.conditions import Condition, every
+from turret.tower.catalog.filters import Filter, compile_filter, compile_filters
 from turret.tower.counted_kinds import CountedKinds, refusal_of
 from turret.tower.errors import EncodingError, FilterError, first_with_others
 from turret.tower.format.manifest import Manifest
@@ -29,10 +30,11 @@ def resolve(query: Query, view: ItemView) -> None:
     Raises RequestError for all parts of the request that the version lacks or can't read.
     """
     request, manifest, fresh = query.request, view.bundle.manifest, view.fresh
-    if request.is_search or manifest.reads_queries:
+    if (request.is_search or manifest.reads_queries) and query.counted is None:
         _check_kind(query, manifest)
     if query.after is not None or request.among != "all":
         _check_page(query, manifest)
+    query.lacks_rules, query.boosts, query.pins, query.popular = False, None, {}, None
     query.filtering = _read_filter(query, view)
     items, times = query.history, query.history_times
     kinds: NDArray[np.int64] | None = None
@@ -48,6 +50,10 @@ def resolve(query: Query, view: ItemView) -> None:
     query.excluded = query.rows if left_out is None else known_rows(left_out)[0]
     if request.exclude:
         query.excluded = np.concatenate([known_rows(request.exclude)[0], query.excluded])
+    if query.named_boosts:
+        query.boosts = _boosts(query, view)
+    if request.pin or query.rules:
+        query.pins, query.unknown_pins = _read_pins(query, view)
     query.times = query.kinds = query.uses = query.only = query.vector = query.bonus = None
     times = times if manifest.uses_times or query.needs_uses else None
     kinds = kinds if manifest.uses_kinds or query.needs_uses else None
@@ -92,18 +98,26 @@ def _check_page(query: Query, manifest: Manifest) -> None:
 
 
 def _read_filter(query: Query, view: ItemView) -> Filter | None:
-    """The filter of a request and of its rules.
+    """The filter of a request and of its rules; their boosts become `named_boosts`.
 
-    Raises InvalidFieldError for kinds, fields in the filter and the caps, and features that the version lacks
-    or can't read, and ConflictError for a rule that it can't apply.
+    Raises InvalidFieldError for kinds, fields in the filters and the caps, and features that the version
+    lacks or can't read, and ConflictError for a rule of the request that it can't apply.
     """
     request, bundle, filtering = query.request, view.bundle, None
-    by_rules = conditions_of(query.rules, bundle.catalog, bundle.manifest.version) if query.rules else []
+    by_rules, query.named_boosts = _read_rules(query, bundle) if query.rules else ([], [])
     wrong = _wrong_kinds(request, bundle.manifest) if bundle.manifest.kinds else []
     try:
         filtering = compile_filter(request.filter, bundle.catalog) if request.filter else None
     except FilterError as error:
         wrong += invalid_fields(error)
+    if request.boost:
+        try:
+            contents = {f"boost.{place}.filter": boost.filter for place, boost in enumerate(request.boost)}
+            filters = compile_filters(contents, bundle.catalog)
+            own = zip(filters, request.boost, strict=True)
+            query.named_boosts += [NamedBoost(None, condition, boost.by) for condition, boost in own]
+        except FilterError as error:
+            wrong += invalid_fields(error)
     wrong += [view.no_field(name, f"cap.{name}") for name in request.cap if name not in bundle.catalog.kinds]
     try:
         if request.features:
@@ -116,6 +130,64 @@ def _read_filter(query: Query, view: ItemView) -> Filter | None:
         conditions = [filtering.condition, *by_rules] if filtering else by_rules
         filtering = Filter(every(conditions), bundle.catalog)
     return filtering
+
+
+def _read_rules(query: Query, bundle: Bundle) -> tuple[list[Condition], list[NamedBoost]]:
+    """The conditions and the boosts of the rules of a query.
+
+    Raises ConflictError for a rule that the request names and the version's catalog can't apply. Without such
+    a default rule the query is degraded: else no request would have an answer.
+    """
+    conditions, boosts = list[Condition](), list[NamedBoost]()
+    for name, rule in query.rules.items():
+        try:
+            compiled = rule.compiled(bundle.catalog)
+        except FilterError as error:
+            if query.request.rules is None:
+                query.lacks_rules = True
+                continue
+            version = bundle.manifest.version
+            message = f"version {version} can't apply this rule ({error}); change the rule, or leave it out"
+            raise ConflictError("rules", name, message) from None
+        if compiled.condition is not None:
+            conditions.append(compiled.condition)
+        boosts += [
+            NamedBoost(name, Filter(condition, bundle.catalog), by) for condition, by in compiled.boosts
+        ]
+    return conditions, boosts
+
+
+def _boosts(query: Query, view: ItemView) -> NDArray[np.float32]:
+    """The sum of the boosts of each row, of the bundle and of fresh items: float32 [N + M]."""
+    fresh = view.fresh
+    boosts = np.zeros(fresh.first_row + len(fresh.is_served), dtype=np.float32)
+    of_bundle, of_fresh = boosts[: fresh.first_row], boosts[fresh.first_row :]
+    for _, condition, by in query.named_boosts:
+        np.add(of_bundle, np.float32(by), out=of_bundle, where=fresh.allowed(condition).mask)
+        if len(of_fresh):
+            np.add(of_fresh, np.float32(by), out=of_fresh, where=fresh.fresh_allowed(condition))
+    return boosts
+
+
+def _read_pins(query: Query, view: ItemView) -> tuple[dict[int, int], list[Id]]:
+    """The pinned rows by position, and the ids of the request's pins that the version doesn't have.
+
+    The pins of the request come first, then those of its rules in their order. A pin whose position is taken
+    has the next free one; a pinned item keeps its first position.
+    """
+    pins, unknown, pinned = dict[int, int](), list[Id](), set[int]()
+    sent = [(pin.item, pin.position) for pin in query.request.pin]
+    sent += [(pin.item, pin.position) for rule in query.rules.values() for pin in rule.pin]
+    for place, (item, position) in enumerate(sent):
+        row = view.fresh.row(item)
+        if row is None:
+            unknown += [item] if place < len(query.request.pin) else []
+        elif row not in pinned:
+            while position in pins:
+                position += 1
+            pins[position] = row
+            pinned.add(row)
+    return pins, unknown
 
 
 def _wrong_kinds(request: RecommendRequest, manifest: Manifest) -> list[InvalidFieldError]:

@@ -2,14 +2,17 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
-from itertools import islice
+from itertools import compress, islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from turret.service.overlay.fresh import FreshItems
+from turret.service.popular.counts import Popular
+from turret.service.popular.popular_now import PopularNow
 from turret.service.ranking.item_view import ItemView
 from turret.service.ranking.query import Query
 from turret.service.schemas.fields import Cursor
@@ -17,7 +20,7 @@ from turret.service.schemas.requests import RecommendRequest
 from turret.service.versions.holder import LoadedModel
 from turret.tower.catalog.filters import Filter
 from turret.tower.config import ScoringConfig
-from turret.tower.retrieval import NOTHING, Cap, Ranking, marginal_relevance
+from turret.tower.retrieval import NOTHING, Cap, Plan, Ranking, boosted_counts, marginal_relevance
 
 Rows = NDArray[np.integer[Any]]
 Scores = NDArray[np.float32]
@@ -31,12 +34,16 @@ def rank(queries: Sequence[Query], model: LoadedModel, view: ItemView) -> list[R
     fresh, together = view.fresh, list[int]()
     for position, query in enumerate(queries):
         query.left_out, query.allowed = query.excluded, None
+        if query.vector is None and query.popular_now is not None:
+            query.popular = _popular_of(query, query.popular_now, view)
         if query.filtering is not None:
             query.allowed = fresh.allowed(query.filtering)
         elif len(fresh.withdrawn) > _FEW:
             query.allowed = fresh.served
         elif len(fresh.withdrawn):
             query.left_out = np.concatenate([query.excluded, fresh.withdrawn])
+        if query.pins:
+            _keep_pins(query, fresh)
         is_whole = query.allowed is None and query.only is None
         if query.vector is not None and is_whole and query.is_plain:
             together.append(position)
@@ -60,6 +67,22 @@ def rank(queries: Sequence[Query], model: LoadedModel, view: ItemView) -> list[R
     return rankings
 
 
+def _keep_pins(query: Query, fresh: FreshItems) -> None:
+    """Keep the pins that the answer may have, and leave their items out of the ranking of the others."""
+    rows = np.array([*query.pins.values()], dtype=np.int64)
+    keep, is_fresh = ~np.isin(rows, query.left_out), rows >= fresh.first_row
+    if query.allowed is not None:
+        keep[~is_fresh] &= query.allowed.mask[rows[~is_fresh]]
+    if query.filtering is not None and is_fresh.any():
+        keep[is_fresh] &= fresh.fresh_allowed(query.filtering)[rows[is_fresh] - fresh.first_row]
+    if query.only is not None:
+        keep &= np.isin(rows, query.only)
+    query.pins = dict(compress(query.pins.items(), keep))
+    pinned = rows[keep]
+    query.excluded = np.concatenate([query.excluded, pinned])
+    query.left_out = np.concatenate([query.left_out, pinned])
+
+
 def nearest(model: LoadedModel, fresh: FreshItems, query: Query, k: int) -> Ranking:
     """The k items, of the bundle and fresh ones, with the highest scores for a query.
 
@@ -69,14 +92,58 @@ def nearest(model: LoadedModel, fresh: FreshItems, query: Query, k: int) -> Rank
     if query.only is not None and not len(query.only):
         return NOTHING
     if query.vector is None:
+        if query.popular is not None:
+            return _most_popular(model, fresh, query, query.popular, k)
         if model.bundle.manifest.reads_queries:
             return model.retriever.popular(0)
-        ranking = model.retriever.popular(k, query.left_out, query.allowed)
+        ranking = model.retriever.popular(k, query.left_out, query.allowed, query.boosts)
     else:
         ranking = model.retriever.nearest(
-            query.vector, k, query.left_out, query.allowed, query.bonus, query.only
+            query.vector, k, query.left_out, query.allowed, query.bonus, query.only, query.boosts
         )
     return _with_fresh(model, fresh, query, k, ranking) if len(fresh) else ranking
+
+
+def _popular_of(query: Query, popular_now: PopularNow, view: ItemView) -> Popular | None:
+    """The decayed counts that answer a query without a vector, if they do."""
+    if query.counted is not None:
+        counts = popular_now.counts
+        return None if counts is None else counts.ranked(query.counted, view.bundle, view.fresh)
+    if view.bundle.manifest.reads_queries:
+        return None
+    return popular_now.fallback(view.bundle, view.fresh, query.request_time)
+
+
+def _most_popular(model: LoadedModel, fresh: FreshItems, query: Query, popular: Popular, k: int) -> Ranking:
+    """The k items with the most events of late, and behind them, as a fallback, the others by training.
+
+    The score is the decayed count at the time of the request, or of the first page, and 0 without events.
+    """
+    rows, counts = popular.rows, popular.sums * popular.at(query.request_time)
+    keep = ~np.isin(rows, query.left_out)
+    is_fresh = rows >= fresh.first_row
+    if query.allowed is not None:
+        keep[~is_fresh] &= query.allowed.mask[rows[~is_fresh]]
+    if query.filtering is not None and is_fresh.any():
+        keep[is_fresh] &= fresh.fresh_allowed(query.filtering)[rows[is_fresh] - fresh.first_row]
+    rows, counts = rows[keep], counts[keep]
+    if query.boosts is not None:
+        counts = boosted_counts(counts, query.boosts[rows]).astype(np.float64)
+        order = np.argsort(-counts, kind="stable")
+        rows, counts = rows[order], counts[order]
+    plan = Plan("popularity", None if query.allowed is None else query.allowed.count, len(popular.rows))
+    ranking = Ranking(rows[:k], counts[:k].astype(np.float32), plan)
+    if query.counted is not None or len(ranking.rows) == k:
+        return ranking
+    rest = replace(
+        query,
+        excluded=np.concatenate([query.excluded, rows]),
+        left_out=np.concatenate([query.left_out, rows]),
+        popular=None,
+    )
+    trained = nearest(model, fresh, rest, k - len(rows))
+    zeros = np.zeros(len(trained.rows), np.float32)
+    return Ranking(np.append(rows, trained.rows), np.append(ranking.scores, zeros), plan)
 
 
 def _with_fresh(model: LoadedModel, fresh: FreshItems, query: Query, k: int, ranking: Ranking) -> Ranking:
@@ -84,6 +151,8 @@ def _with_fresh(model: LoadedModel, fresh: FreshItems, query: Query, k: int, ran
     if query.vector is not None:
         rows = np.arange(fresh.first_row, fresh.first_row + len(scores))
         scores = scores_of(model.bundle.manifest.scoring, query, rows, fresh.vectors)
+        if query.boosts is not None:
+            scores = scores + query.boosts[rows]
     return merge(ranking, scores, fresh, k, query.excluded, query.filtering, query.only)
 
 
@@ -155,8 +224,13 @@ def select(ranked: Ranked, query: Query, view: ItemView, by_towers: bool = True)
     among the best `PAGED`.
 
     The least score of the request is a score of the towers: it counts only if the ranking is `by_towers`.
+    Pins have their positions in the answer, and the ranking has the others.
     """
     request, after = query.request, query.after
+    first = 1 if after is None else 1 + after.shown
+    pins = {position: row for position, row in query.pins.items() if position >= first}
+    pinned = np.array([row for position, row in pins.items() if position < first + request.k], dtype=np.int64)
+    count = request.k - len(pinned)
     minimum = None if request.min_score is None or not by_towers else np.float32(request.min_score)
     most = max(CAPPED, CAPPED_PER_ITEM * request.k) if request.cap else PAGED if after else math.inf
     fetch = _pool(request.k) if request.diversity else request.k
@@ -173,9 +247,9 @@ def select(ranked: Ranked, query: Query, view: ItemView, by_towers: bool = True)
             # All items after one below the least score are below the least score too.
             is_whole |= len(ranking.scores) > 0 and bool(ranking.scores[-1] < minimum)
         kept = Ranking(ranking.rows[keep], ranking.scores[keep], ranking.plan)
-        chosen = _chosen(kept, request, view)
-        if len(chosen.rows) == request.k or is_whole:
-            return chosen
+        chosen = _chosen(kept, request, view, count, pinned)
+        if len(chosen.rows) == count or is_whole:
+            return _with_pins(chosen, query, view, pins, first) if pins else chosen
         # Much has changed since the previous page, or its cursor is made up.
         fetch = PAGED if after else int(min(fetch * POOL_PER_ITEM, most))
 
@@ -196,20 +270,51 @@ def _comes_after(ranking: Ranking, after: Cursor) -> NDArray[np.bool_]:
     return comes
 
 
-def _chosen(ranking: Ranking, request: RecommendRequest, view: ItemView) -> Ranking:
-    """The first k of a ranking, as far as diversity and caps allow."""
+def _chosen(ranking: Ranking, request: RecommendRequest, view: ItemView, count: int, pinned: Rows) -> Ranking:
+    """The first `count` of a ranking, as far as diversity and caps allow; caps count `pinned` too."""
     if request.is_in_order:
-        return Ranking(ranking.rows[: request.k], ranking.scores[: request.k], ranking.plan)
-    limits = zip(request.cap.values(), view.coded(request.cap, ranking.rows), strict=True)
-    cap = Cap(len(ranking.rows), limits)
+        return Ranking(ranking.rows[:count], ranking.scores[:count], ranking.plan)
+    rows = np.concatenate([ranking.rows, pinned])
+    cap = Cap(len(rows), zip(request.cap.values(), view.coded(request.cap, rows), strict=True))
+    for place in range(len(ranking.rows), len(rows)):
+        cap.take(place)
     order: list[int] = []
     pool = min(_pool(request.k), len(ranking.rows)) if request.diversity else 0
     if pool:
         directions = view.directions(ranking.rows[:pool])
         scores = ranking.scores[:pool]
-        order = marginal_relevance(scores, directions, request.k, request.diversity, cap).tolist()
-    order += islice(cap.take_from(pool), request.k - len(order))
+        order = marginal_relevance(scores, directions, count, request.diversity, cap).tolist()
+    order += islice(cap.take_from(pool), count - len(order))
     return Ranking(ranking.rows[order], ranking.scores[order], ranking.plan)
+
+
+def _with_pins(others: Ranking, query: Query, view: ItemView, pins: dict[int, int], first: int) -> Ranking:
+    """The page from position `first` on: `pins` at their positions, or behind the last of the `others`."""
+    page = range(first, first + query.request.k)
+    places = [place for place, position in enumerate(page) if position in pins]
+    pinned = [row for _, row in sorted(pins.items())]
+    total = min(query.request.k, len(others.rows) + len(pinned))
+    # Pins that would stand behind a gap follow the others.
+    free = [place for place in range(total) if place not in places][: len(others.rows)]
+    taken = [place for place in range(total) if place not in free]
+    rows, scores = np.empty(total, np.int64), np.empty(total, np.float32)
+    rows[free], scores[free] = others.rows, others.scores
+    rows[taken] = pinned[: len(taken)]
+    scores[taken] = _pin_scores(rows[taken], query, view)
+    return Ranking(rows, scores, others.plan)
+
+
+def _pin_scores(rows: NDArray[np.int64], query: Query, view: ItemView) -> Scores:
+    """The scores of pinned items, on the scale of the other items of the answer."""
+    boosts = np.zeros(len(rows), np.float32) if query.boosts is None else query.boosts[rows]
+    if query.vector is not None:
+        return scores_of(view.bundle.manifest.scoring, query, rows, view.vectors(rows)) + boosts
+    if query.popular is not None:
+        counted = dict(zip(query.popular.rows.tolist(), query.popular.sums.tolist(), strict=True))
+        factor = query.popular.at(query.request_time)
+        return boosted_counts(np.array([factor * counted.get(row, 0.0) for row in rows.tolist()]), boosts)
+    counts = np.append(view.bundle.popularity, 0)[np.minimum(rows, view.fresh.first_row)]
+    return boosted_counts(counts, boosts)
 
 
 def _pool(k: int) -> int:

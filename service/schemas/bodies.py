@@ -3,7 +3,7 @@
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
@@ -58,14 +58,20 @@ class Body(BaseModel):
 
     # `_refuse_unknown` in place of `extra="forbid"`, whose message doesn't list the fields.
     model_config = ConfigDict(frozen=True, strict=True, json_schema_extra={"additionalProperties": False})
+    sent_names: ClassVar[dict[str, None]] = {}  # of the fields, in their order
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        """Note the names of the fields once for all bodies."""
+        cls.sent_names = {field.alias or name: None for name, field in cls.model_fields.items()}
 
     @model_validator(mode="before")
     @classmethod
     def _refuse_unknown(cls, data: Any) -> Any:
-        if not isinstance(data, dict) or data.keys() <= cls.model_fields.keys():
+        if not isinstance(data, dict) or data.keys() <= cls.sent_names.keys():
             return data
-        message = f"unknown field; the fields are {', '.join(cls.model_fields)}"
-        unknown = [name for name in data if name not in cls.model_fields]
+        message = f"unknown field; the fields are {', '.join(cls.sent_names)}"
+        unknown = [name for name in data if name not in cls.sent_names]
         errors = [
             InitErrorDetails(
                 type=PydanticCustomError("unknown_field", "{message}", {"name": name, "message": message}),
@@ -74,7 +80,7 @@ class Body(BaseModel):
             for name in unknown[: MOST_OTHERS + 1]
         ]
         try:
-            cls.model_validate({name: value for name, value in data.items() if name in cls.model_fields})
+            cls.model_validate({name: value for name, value in data.items() if name in cls.sent_names})
         except ValidationError as error:  # the known fields may have faults too
             errors += errors_again(error)
         raise ValidationError.from_exception_data(cls.__name__, errors)

@@ -1,8 +1,9 @@
 """The bodies of requests: their validation and their JSON schemas."""
 
-from typing import Any, ClassVar, Literal
+from collections import Counter
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from turret.data.features.texts import QUERY
@@ -11,6 +12,7 @@ from turret.service.schemas.bodies import Body
 from turret.service.schemas.fields import (
     HISTORY_LIMIT,
     KIND_LENGTH,
+    KINDS,
     TEXT_LENGTH,
     Caps,
     Count,
@@ -32,6 +34,10 @@ from turret.tower.repeats import Slot
 
 BATCH_LIMIT = 100
 RULES, RULES_OF_A_REQUEST = 100, 20
+# Of a request or a rule. A boost costs a filter, and two milliseconds an answer for each million items.
+BOOSTS, PINS = 10, 20
+BOOSTS_OF_AN_ANSWER = 50  # with those of the rules
+_LARGEST_BOOST = 1_000.0
 EVENTS_LIMIT = 1_000
 # Items of all answers of a batch: 100 requests of 1,000 each would be 17 MB for a body of 4 KB.
 BATCH_ITEMS = 10_000
@@ -40,15 +46,61 @@ _LARGEST_SCORE = 1e30  # above any score, and well within float32
 _EMPTY: Any = Field(default_factory=dict, json_schema_extra={"default": {}})
 
 
+class BoostBody(Body):
+    """A number (`by`) that is added to the scores of the items that `filter` selects; below 0, it buries."""
+
+    filter: dict[str, Any] = Field(min_length=1)
+    by: float = Field(ge=-_LARGEST_BOOST, le=_LARGEST_BOOST, allow_inf_nan=False)
+
+    @field_validator("by")
+    @classmethod
+    def _changes_something(cls, by: float) -> float:
+        if by == 0.0:
+            raise PydanticCustomError("by", "0 changes no score; send a number above or below it")
+        return by
+
+
+class PinBody(Body):
+    """An item that has the place `position`, from 1, in every answer that may have the item."""
+
+    item: Id
+    position: Count
+
+
+def check_pins(pins: list[PinBody]) -> list[PinBody]:
+    """Refuse two pins of one position, or of one item."""
+    for name, values in (
+        ("position", [str(pin.position) for pin in pins]),
+        ("item", [str(pin.item) for pin in pins]),
+    ):
+        if len(set(values)) < len(values):
+            (value, _), *_ = Counter(values).most_common(1)
+            message = "two pins have the {name} {value}; leave one of them out"
+            raise PydanticCustomError("pin", message, {"name": name, "value": value[:80]})
+    return pins
+
+
+Boosts = Annotated[
+    list[BoostBody], Field(max_length=BOOSTS, fail_fast=True, json_schema_extra={"default": []})
+]
+Pins = Annotated[
+    list[PinBody],
+    Field(max_length=PINS, fail_fast=True, json_schema_extra={"default": []}),
+    AfterValidator(check_pins),
+]
+
+
 class RankingRequest(Body):
     """The conditions on an answer of ranked items.
 
     The answer has `k` items, without those of `exclude`. `filter` selects items by catalog fields
     (docs/filters.md). `min_score` leaves out items that the towers score lower. `diversity` (0 to 1) is the
     weight of maximal marginal relevance; `cap` limits the items that share a value of a field:
-    `{"brand": 2}`. `cursor`, from an answer, requests the next page of the same version. `min_version`
+    `{"brand": 2}`. `boost` adds numbers to the scores of some items, and `pin` puts items at positions
+    (docs/rules.md). `cursor`, from an answer, requests the next page of the same version. `min_version`
     refuses answers of versions that were live before that one. `explain` adds reasons for each item. `rules`
-    are the names of stored rules, whose filters and caps apply too.
+    are the names of stored rules, which apply too; without it, the default rules apply, and with an empty
+    list none.
     """
 
     k: Count = 10
@@ -57,12 +109,12 @@ class RankingRequest(Body):
     min_score: float | None = Field(default=None, ge=-_LARGEST_SCORE, le=_LARGEST_SCORE)
     diversity: float = Field(default=0.0, ge=0.0, le=1.0)
     cap: Caps = _EMPTY
+    boost: Boosts = Field(default_factory=list)
+    pin: Pins = Field(default_factory=list)
     cursor: CursorText | None = None
     min_version: VersionName | None = None
     explain: bool = False
-    rules: list[RuleName] = Field(
-        default_factory=list, max_length=RULES_OF_A_REQUEST, json_schema_extra={"default": []}
-    )
+    rules: list[RuleName] | None = Field(default=None, max_length=RULES_OF_A_REQUEST)
 
     @property
     def is_in_order(self) -> bool:
@@ -71,8 +123,8 @@ class RankingRequest(Body):
 
     @property
     def is_plain(self) -> bool:
-        """Whether it requests the best items without any further condition on their scores."""
-        return self.is_in_order and self.min_score is None
+        """Whether it requests the best items without any further condition on their scores or places."""
+        return self.is_in_order and self.min_score is None and not self.boost and not self.pin
 
     @field_validator("cursor")
     @classmethod
@@ -172,6 +224,26 @@ class SimilarRequest(RankingRequest):
     def as_recommendation(self) -> RecommendRequest:
         """The request that the ranking reads: one without a history."""
         return RecommendRequest.model_construct(**dict(self), history=[])
+
+
+class PopularRequest(RankingRequest):
+    """The items with the most stored events of late.
+
+    Each event counts half as much after the `half_life` of this name (TURRET_POPULAR), by default the
+    shortest. `kinds` are the kinds of events that count, by default those of targets. `trend` ranks by the
+    share of an item among the events of the half-life over that among those of the longest one: what rises.
+    """
+
+    half_life: str | None = Field(default=None, min_length=1, max_length=32)
+    kinds: list[str] | None = Field(default=None, min_length=1, max_length=KINDS, fail_fast=True)
+    trend: bool = False
+
+    def as_recommendation(self) -> RecommendRequest:
+        """The request that the ranking reads: one without a history."""
+        conditions = {
+            name: value for name, value in dict(self).items() if name in RankingRequest.model_fields
+        }
+        return RecommendRequest.model_construct(**conditions, history=[])
 
 
 class BatchRequest(Body):
@@ -321,15 +393,27 @@ class RouteBody(Body):
 
 
 class RuleBody(Body):
-    """A rule: a filter on catalog fields, caps, or both."""
+    """A rule: a filter on catalog fields, caps, boosts, pins, or several of them.
+
+    It applies from `from` until `until`, for a `share` of the users, and as a `default` to every answer whose
+    request names no rules.
+    """
 
     filter: dict[str, Any] | None = None
     cap: Caps = _EMPTY
+    boost: Boosts = Field(default_factory=list)
+    pin: Pins = Field(default_factory=list)
+    from_: Time | None = Field(default=None, alias="from")
+    until: Time | None = None
+    share: float = Field(default=1.0, gt=0, le=1, allow_inf_nan=False)
+    default: bool = False
 
     @model_validator(mode="after")
     def _says_something(self) -> "RuleBody":
-        if not self.filter and not self.cap:
-            raise PydanticCustomError("rule", "send a `filter`, a `cap`, or both")
+        if not (self.filter or self.cap or self.boost or self.pin):
+            raise PydanticCustomError("rule", "send a `filter`, a `cap`, a `boost` or a `pin`")
+        if self.from_ is not None and self.until is not None and self.from_ >= self.until:
+            raise PydanticCustomError("rule", "it ends before it begins; send an `until` behind `from`")
         return self
 
 

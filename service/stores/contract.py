@@ -7,11 +7,12 @@ from a change, every later call of any process reads it, and a lasting store kee
 the group `turret.stores`: its name is the URL scheme, its value a `StoreKind` (docs/histories.md).
 """
 
+import hashlib
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from turret.service.settings import Settings
 
@@ -19,6 +20,8 @@ from turret.service.settings import Settings
 COUNT_LIMIT = 1_000_000
 # The changes that one call reads; a Redis runs nothing else during the call.
 CHANGES_PAGE = 1_000
+# The events that one call of `arrivals` reads, and the newest ones that a store keeps in their order.
+ARRIVALS_PAGE, ARRIVALS_KEPT = 5_000, 100_000
 CLOCK_SKEW = 300_000  # milliseconds by which the time of an event may be in the future
 _DAY = 86_400_000  # milliseconds
 _ITEM, _TIME, _KIND = map(itemgetter, range(3))  # of a row
@@ -59,6 +62,28 @@ class Moved(NamedTuple):
 
     new: int
     known: int
+
+
+class Arrival(NamedTuple):
+    """A stored event without its user; `digest` is that of `event_digest`."""
+
+    digest: str
+    item: int | str
+    time: int
+    kind: str | None
+
+
+class Arrivals(NamedTuple):
+    """Events in the order in which they were stored, and the position behind the last one."""
+
+    position: str
+    events: Sequence[Arrival] = ()
+
+
+def event_digest(user: str, event_id: str) -> str:
+    """Sixteen hexadecimal digits that tell an event from others, and not whose it is."""
+    text = f"{len(user)}:{user}{event_id}".encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(text, digest_size=8).hexdigest()
 
 
 class HistoryStore(Protocol):
@@ -108,6 +133,22 @@ class HistoryStore(Protocol):
 
     async def close(self) -> None:
         """Finish running calls and release all resources."""
+
+
+@runtime_checkable
+class ListsArrivals(Protocol):
+    """A history store that lists its events in the order of their arrival.
+
+    Of a store without this method, nothing is popular now.
+    """
+
+    async def arrivals(self, after: str | None) -> Arrivals | None:
+        """Return up to `ARRIVALS_PAGE` events that were stored after a position, or the present end (None).
+
+        A new event is listed as soon as any call reads it, and once: events that move to another user are not
+        listed again, and forgotten ones stay, as nobody's. The store keeps the last `ARRIVALS_KEPT` events at
+        least; the return is None if it may have dropped events after the position.
+        """
 
 
 def clamp_times(events: Sequence[Event], now: int, skew: int = CLOCK_SKEW) -> list[Event]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from turret.service.errors import HistoryDamagedError, HistoryUnavailableError
-from turret.service.stores.contract import Event, History, HistoryStore, Moved
+from turret.service.stores.contract import Arrivals, Event, History, HistoryStore, ListsArrivals, Moved
 from turret.tower.engines.circuit import Circuit
 
 Result = TypeVar("Result")
@@ -51,6 +51,18 @@ class Breaker:
 
     async def events(self, user: str, limit: int) -> tuple[int, list[Event]]:
         return await self._call("read", lambda: self._store.events(user, limit), is_bounded=False)
+
+    @property
+    def lists_arrivals(self) -> bool:
+        """Whether the store lists its events in the order of their arrival."""
+        return isinstance(self._store, ListsArrivals)
+
+    async def arrivals(self, after: str | None) -> Arrivals | None:
+        """Raise HistoryUnavailableError too for a store that does not list its arrivals."""
+        store = self._store
+        if not isinstance(store, ListsArrivals):
+            raise HistoryUnavailableError("the store does not list its events in the order of their arrival")
+        return await self._call("read", lambda: store.arrivals(after))
 
     def scan(self, first: int, last: int) -> AsyncIterator[list[Event]]:
         return self._store.scan(first, last)

@@ -1,9 +1,10 @@
 """The record that workers and replicas share: the live version, those before it, the routes, the rules."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from functools import cached_property
+from typing import Annotated, Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
@@ -11,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, 
 from turret.service.errors import ConflictError, ReplicasUnavailableError
 from turret.tower.catalog.catalog import Catalog
 from turret.tower.catalog.conditions import Condition, Kept
-from turret.tower.catalog.filters import compile_filter
+from turret.tower.catalog.filters import compile_filter, compile_filters
 from turret.tower.errors import FilterError
 from turret.tower.format.listing import is_version
 
@@ -35,19 +36,51 @@ Number = Annotated[int, Field(ge=1, le=2**62)]  # JSON of an answer has 64 bits
 class Stored(BaseModel):
     """A frozen model, read from JSON; fields of a later release are ignored."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, validate_by_name=True, serialize_by_alias=True)
+
+
+class Boost(Stored):
+    """A number that is added to the scores of the items that a filter selects."""
+
+    filter: dict[str, Any]
+    by: float
+
+
+class Pin(Stored):
+    """An item, and its position in an answer, from 1."""
+
+    item: int | str
+    position: int
+
+
+class CompiledRule(NamedTuple):
+    """The conditions of a rule on the items of one catalog: that of its filter, and those of its boosts."""
+
+    condition: Condition | None
+    boosts: tuple[tuple[Condition, float], ...]
 
 
 class Rule(Stored):
-    """A filter on catalog fields, and caps: how many items of an answer may share a value of a field."""
+    """What a shop wants of answers: a filter on catalog fields, caps, boosts and pins.
+
+    A cap says how many items of an answer may share a value of a field. The rule applies from `from_` until
+    `until` (ms since 1970), to a `share` of the users, and with `default` to answers whose request names no
+    rules.
+    """
 
     filter: dict[str, Any] | None = None
     cap: dict[str, int] = {}
+    boost: tuple[Boost, ...] = ()
+    pin: tuple[Pin, ...] = ()
+    from_: int | None = Field(default=None, alias="from")
+    until: int | None = None
+    share: float = 1.0
+    default: bool = False
     # A request compiles no rule: one of a thousand values takes half a millisecond, and its mask ten.
-    _compiled: WeakKeyDictionary[Catalog, Condition | None] = PrivateAttr(default_factory=WeakKeyDictionary)
+    _compiled: WeakKeyDictionary[Catalog, CompiledRule] = PrivateAttr(default_factory=WeakKeyDictionary)
 
-    def condition(self, catalog: Catalog) -> Condition | None:
-        """The condition on the items of a catalog; None without a filter.
+    def compiled(self, catalog: Catalog) -> CompiledRule:
+        """The conditions on the items of a catalog.
 
         Raises FilterError for a field that the catalog lacks, of the caps too.
         """
@@ -58,8 +91,21 @@ class Rule(Stored):
                 known = ", ".join(catalog.kinds) or "none"
                 raise FilterError(f"cap.{name}", None, f"the catalog has no field {name!r}; it has: {known}")
         condition = Kept(compile_filter(self.filter, catalog).condition) if self.filter else None
-        self._compiled[catalog] = condition
-        return condition
+        filters = compile_filters(
+            {f"boost.{place}.filter": boost.filter for place, boost in enumerate(self.boost)}, catalog
+        )
+        numbers = [boost.by for boost in self.boost]
+        boosts = zip((Kept(filtering.condition) for filtering in filters), numbers, strict=True)
+        return self._compiled.setdefault(catalog, CompiledRule(condition, tuple(boosts)))
+
+    def applies(self, name: str, time: int, user: str | None) -> bool:
+        """Whether the rule of this name applies to a user's request of a time, in ms since 1970.
+
+        A rule for a share of the users applies to no request without a user.
+        """
+        if (self.from_ is not None and time < self.from_) or (self.until is not None and time >= self.until):
+            return False
+        return self.share >= 1 or (user is not None and draw_of(user, name) < self.share)
 
 
 class RuleSet(Stored):
@@ -77,6 +123,11 @@ class RuleSet(Stored):
         """The rules alone, as they are stored."""
         return self.model_dump_json(include={"rules"}, exclude_defaults=True)
 
+    @cached_property
+    def defaults(self) -> tuple[str, ...]:
+        """The names of the rules of answers whose request names none."""
+        return tuple(name for name, rule in self.rules.items() if rule.default)
+
     def chosen(self, names: Iterable[str]) -> dict[str, Rule]:
         """The rules of a request. Raises ConflictError for an unknown name."""
         found = {}
@@ -91,24 +142,22 @@ class RuleSet(Stored):
         """The name of the first rule that a catalog can't apply, and why; None if it can apply all."""
         for name, rule in self.rules.items():
             try:
-                rule.condition(catalog)
+                rule.compiled(catalog)
             except FilterError as error:
                 return name, error
         return None
 
 
-def conditions_of(rules: Mapping[str, Rule], catalog: Catalog, version: str) -> list[Condition]:
-    """The conditions of rules. Raises ConflictError for one that the version's catalog can't apply."""
-    found = []
-    for name, rule in rules.items():
-        try:
-            condition = rule.condition(catalog)
-        except FilterError as error:
-            message = f"version {version} can't apply this rule ({error}); change the rule, or leave it out"
-            raise ConflictError("rules", name, message) from None
-        if condition is not None:
-            found.append(condition)
-    return found
+def draw_of(user: str, name: str) -> float:
+    """A number from 0 to 1 for a user: uniform over users, and independent between names.
+
+    So a larger share of the users includes those of a smaller one of the same name. A name counts with its
+    first 64 bytes.
+    """
+    digest = hashlib.blake2b(
+        user.encode("utf-8", "surrogatepass"), digest_size=7, key=name.encode("utf-8", "surrogatepass")[:64]
+    )
+    return int.from_bytes(digest.digest(), "big") / (1 << 56)
 
 
 class Activation(Stored):
@@ -165,12 +214,7 @@ class Routes(Stored):
 
     def takes(self, user: str) -> bool:
         """Whether the canary answers a user; a larger share keeps the users of a smaller one."""
-        if (canary := self.canary) is None:
-            return False
-        # A hash is uniform on [0, 1), the same for one canary, and another one for another canary.
-        key = canary.version.encode()
-        digest = hashlib.blake2b(user.encode("utf-8", "surrogatepass"), digest_size=7, key=key)
-        return int.from_bytes(digest.digest(), "big") / (1 << 56) < canary.share
+        return self.canary is not None and draw_of(user, self.canary.version) < self.canary.share
 
     def ruled(self, rules: RuleSet) -> "Routes":
         """The routes with another set of rules."""

@@ -7,7 +7,19 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from turret.service.settings import Settings
-from turret.service.stores.contract import Change, Event, History, HistoryStore, NewChange, StoreKind, Stores
+from turret.service.stores.contract import (
+    ARRIVALS_PAGE,
+    Arrivals,
+    Change,
+    Event,
+    History,
+    HistoryStore,
+    ListsArrivals,
+    NewChange,
+    StoreKind,
+    Stores,
+    event_digest,
+)
 
 _DAY = 86_400_000
 _FIRST, _LAST = -(2**53), 2**53  # times before and after all that are stored here
@@ -205,6 +217,60 @@ async def _scanned(store: HistoryStore, first: int = _FIRST, last: int = _LAST) 
     return users
 
 
+async def _check_arrivals(place: _Place) -> None:
+    async with place.stores() as (store, _):
+        if not isinstance(store, ListsArrivals):
+            return
+        listed: ListsArrivals = store
+
+        async def arrived(after: str | None) -> tuple[list[tuple[str, int | str, int, str | None]], str]:
+            """All that came behind a position, and the position behind it."""
+            found, position, more = list[tuple[str, int | str, int, str | None]](), after, None
+            while more is None or more.events:
+                more = await listed.arrivals(position)
+                assert more is not None, "a position of a moment ago is known"
+                expect("a page of arrivals has a bound", len(more.events) <= ARRIVALS_PAGE)
+                found += (
+                    [(each.digest, each.item, each.time, each.kind) for each in more.events]
+                    if position is not None
+                    else []
+                )
+                position = more.position
+            return found, str(position)
+
+        def shown(events: Sequence[Event]) -> list[tuple[str, int | str, int, str | None]]:
+            return sorted((event_digest(e.user, e.event_id), e.item, e.time, e.kind) for e in events)
+
+        _, start = await arrived(None)
+        expect("nothing has arrived in an empty store", await arrived(start), ([], start))
+        events = [Event(f"e{n}", f"u{n % 7}", text, n, text) for n, text in enumerate(_TEXTS)]
+        await store.append([*events, *events[:3]])
+        await store.append(events[5:9])
+        found, position = await arrived(start)
+        expect("each new event is listed once", sorted(found), shown(events))
+        await store.append([stranger := Event("s", "session:s", 5, 3, "buy")])
+        await store.move("session:s", "u1")
+        await store.forget("u2")
+        found, position = await arrived(position)
+        expect("an event that moves is not listed again", found, shown([stranger]))
+        many = [_event(n, "many", n, n) for n in range(2 * ARRIVALS_PAGE + 1)]
+        await store.append(many)
+        found, position = await arrived(position)
+        expect(
+            "arrivals are listed in pages, and in their order",
+            [item for _, item, *_ in found],
+            [event.item for event in many],
+        )
+        calls = [store.append([_event(n, f"v{n % 5}", n)]) for n in range(300)]
+        await asyncio.gather(*calls)
+        found, end = await arrived(position)
+        expect("calls at one time list each event once", sorted(item for _, item, *_ in found), [*range(300)])
+    if place.kind.is_lasting:
+        async with place.stores() as (again, _):
+            assert isinstance(again, ListsArrivals)
+            expect("a lasting store keeps the positions", await again.arrivals(end), Arrivals(end, []))
+
+
 async def _check_scan(place: _Place) -> None:
     draw = random.Random(3)
     long = [_event(n, "long", n, draw.choice([5, 5, 5, 70, 8])) for n in range(5_000)]
@@ -350,5 +416,5 @@ _CHECKS = (
     *(_check_events, _check_event_ids, _check_order, _check_forgetting, _check_moving, _check_age),
     _check_concurrency,
     *(_check_items, _check_lasting, _check_sharing),
-    *(_check_scan, _check_many_items, _check_scan_of_changes, _check_size),
+    *(_check_scan, _check_many_items, _check_arrivals, _check_scan_of_changes, _check_size),
 )

@@ -4,10 +4,13 @@ import gc
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import get_args
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tests.support.memory_engine import engine_in_process
@@ -32,6 +35,7 @@ from turret.tower.index.approximate import ApproximateIndex
 from turret.tower.index.faiss_calls import faiss
 from turret.tower.index.index import ExactIndex, Index, open_index
 from turret.tower.index.planner import Planner
+from turret.tower.retrieval import Retriever
 from turret.tower.tuning.choice import KINDS as CHOOSABLE
 from turret.tower.tuning.choice import candidates
 
@@ -137,8 +141,8 @@ def test_k_rows_come_back_whenever_k_are_allowed(index: Index, k: int) -> None:
         assert rows.shape == scores.shape == (4, min(k, allowed))
         assert rows.dtype == np.int64
         assert scores.dtype == np.float32
-        for query, found, given in zip(QUERIES, rows, scores, strict=False):
-            check_answer(found, given, true_scores(index, query), mask)
+        for query, found, products in zip(QUERIES, rows, scores, strict=False):
+            check_answer(found, products, true_scores(index, query), mask)
 
 
 def test_what_is_found_is_nearly_what_is_best(index: Index) -> None:
@@ -153,12 +157,12 @@ def test_a_row_has_the_score_that_the_exact_index_gives_it(index: Index) -> None
     """The same bits: an answer does not tell by which way it was found."""
     exact = ExactIndex(index.vectors())
     rows, scores = index.search(QUERIES, 10)
-    for query, found, given in zip(QUERIES, rows, scores, strict=True):
+    for query, found, products in zip(QUERIES, rows, scores, strict=True):
         mask = np.zeros(COUNT, dtype=np.bool_)
         mask[found] = True
         again_rows, again_scores = exact.search(query[None], 10, mask)
         assert again_rows[0].tolist() == found.tolist()
-        assert again_scores[0].tobytes() == given.tobytes()
+        assert again_scores[0].tobytes() == products.tobytes()
 
 
 def test_equal_vectors_come_in_the_order_of_their_rows(kind: str) -> None:
@@ -270,6 +274,32 @@ EXCLUDED: dict[str, Excluded] = {
     "all": lambda index, query: np.arange(COUNT),
     "twice": lambda index, query: np.tile(np.argsort(-true_scores(index, query))[:9], 2),
 }
+
+
+@given(data=st.data())
+def test_boosts_rank_as_the_whole_catalog_does(index: Index, data: st.DataObject) -> None:
+    """An item that a boost lifts from the last place to the first is found, whatever the index can find."""
+    generator = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    query, k = QUERIES[data.draw(st.integers(0, len(QUERIES) - 1))], data.draw(st.sampled_from([1, 10, 300]))
+    boosts = np.zeros(COUNT + 3, dtype=np.float32)
+    for _ in range(data.draw(st.integers(1, 4))):
+        boosts[generator.random(len(boosts)) < generator.random()] += np.float32(generator.normal(0, 8))
+    mask = generator.random(COUNT) < data.draw(st.sampled_from([0.01, 0.5, 1.0]))
+    excluded = generator.integers(0, COUNT, data.draw(st.sampled_from([0, 5, 200])))
+    bundle = SimpleNamespace(
+        manifest=SimpleNamespace(scoring=ScoringConfig(kind="dot", temperature=0.25)),
+        popularity=np.arange(COUNT),
+        index=index,
+        encoder=SimpleNamespace(encode=None),
+    )
+    allowed = None if mask.all() else RowMask(mask)
+    ranking = Retriever(bundle).nearest(query, k, excluded, allowed, boosts=boosts)
+    true = true_scores(index, query) / 0.25 + boosts[:COUNT]
+    true[~mask] = -np.inf
+    true[excluded] = -np.inf
+    best = np.lexsort((np.arange(COUNT), -true))[: min(k, int(np.isfinite(true).sum()))]
+    assert ranking.scores == pytest.approx(true[best], abs=1e-4)
+    assert ranking.scores == pytest.approx(true[ranking.rows], abs=1e-4)
 
 
 @pytest.mark.fault(22)

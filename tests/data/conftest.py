@@ -72,7 +72,7 @@ def spark() -> Iterator["SparkSession"]:
 @pytest.fixture
 def both_ways(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BothWays:
     """Prepare by Polars and by Spark: the manifests, with the digests of all files, and the warnings."""
-    monkeypatch.setattr(preparing, "_session", lambda engine: nullcontext(spark if engine else None))
+    monkeypatch.setattr("turret.data.spark.session.spark_session", lambda engine: nullcontext(spark))
 
     def prepare(**settings: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         config = load_configuration(PrepareConfig, overrides=settings)

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from tests.data.conftest import Prepare
 from turret.data.configuration import load_configuration
 from turret.data.errors import ColumnError, SourceError
-from turret.data.events import ids as numbering
 from turret.data.events.event_arrays import Events
 from turret.data.events.events import Log, read_events, validate
 from turret.data.events.ids import IdColumn, IdInterner, as_keys, vocabulary
@@ -89,17 +88,17 @@ TEXTS = st.text(max_size=3)
 
 
 @pytest.mark.parametrize(
-    ("values", "dtype", "key_of"),
+    ("values", "dtype", "hash_of"),
     [
         (st.integers(-(2**63), 2**63 - 1) | st.integers(0, 9), pl.Int64(), None),
         (TEXTS, pl.String(), None),
-        (TEXTS, pl.String(), lambda ids: ids.str.len_bytes().cast(pl.UInt64).to_numpy()),
+        (TEXTS, pl.String(), lambda ids: ids.str.len_bytes().cast(pl.UInt64)),
     ],
     ids=["integers", "texts", "texts that share a hash"],
 )
 @given(data=st.data())
 def test_ids_are_numbered_as_a_dictionary_would(
-    data: st.DataObject, values: st.SearchStrategy[object], dtype: pl.DataType, key_of: object
+    data: st.DataObject, values: st.SearchStrategy[object], dtype: pl.DataType, hash_of: object
 ) -> None:
     """Each id keeps its number, and the numbers are 0, 1, ..."""
     # Hypothesis makes its first texts from the tables of all characters, which takes a second or two.
@@ -107,8 +106,8 @@ def test_ids_are_numbered_as_a_dictionary_would(
     made = IdInterner(dtype)
     known: dict[object, int] = {}
     with pytest.MonkeyPatch.context() as patch:
-        if key_of is not None:
-            patch.setattr(numbering, "_keys", key_of)
+        if hash_of is not None:
+            patch.setattr(pl.Series, "hash", hash_of)
         for column in columns:
             numbers = made.numbers(pl.Series(column, dtype=dtype))
             assert numbers.dtype == np.int32

@@ -21,7 +21,6 @@ from turret.data.files import (
     new_file,
     new_folder,
     open_array,
-    save_array,
     sweep,
     tried_lock,
     try_lock,
@@ -173,7 +172,7 @@ def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_missing_array_and_another_type_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"a\.npy is missing"):
         open_array(tmp_path / "a.npy", "int32")
-    save_array(tmp_path / "a.npy", np.zeros(3))
+    np.save(tmp_path / "a.npy", np.zeros(3))
     with pytest.raises(DataError, match="holds float64 where int32 is expected"):
         open_array(tmp_path / "a.npy", "int32")
 

@@ -331,7 +331,7 @@ def test_a_funnel_is_told_from_users_who_come_back(warn: Warn) -> None:
 def test_repeats_are_those_of_a_naive_reading(rows: list[tuple[int, int, int]], validation_from: int) -> None:
     """Three hours without an event of the user end a visit, if the times are hours."""
     users, items, times = np.array(rows, dtype=np.int32).reshape(-1, 3).T
-    events = Events(users=users, items=items, times=times).sorted()
+    events = Events(users=users, items=items, times=times).take(np.lexsort((times, users)))
     splits = by_time(events.times, np.searchsorted(events.users, np.arange(5)), validation_from, 7)
     used = {(user, item) for user, item, time in rows if time < 7}
     targets = {(user, item) for user, item, time in rows if time >= 7}

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from turret.data.configuration import load_configuration
 from turret.data.errors import SourceError
-from turret.data.object_stores import LocalCopies
 from turret.data.reading.open_source import open_source
 from turret.data.reading.readers import scan
 from turret.data.reading.schema import FormatSettings, PrepareConfig
@@ -28,7 +27,7 @@ def _open_source(tmp_path: Path, **overrides: object) -> Source:
     work.mkdir(exist_ok=True)
     named = {name.replace("__", "."): value for name, value in overrides.items()}
     config = load_configuration(PrepareConfig, overrides=named)
-    return open_source(config, work, LocalCopies(work))
+    return open_source(config, work, {})
 
 
 def test_other_usual_names_are_found_unless_two_could_be_meant(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_a_table_of_a_catalog_is_prepared_as_its_rows(
 ) -> None:
     tied_log(1000).write_parquet(tmp_path / "log.parquet")
     spark.read.parquet(str(tmp_path / "log.parquet")).createOrReplaceTempView("clicks")
-    monkeypatch.setattr(preparing, "_session", lambda engine: nullcontext(spark if engine else None))
+    monkeypatch.setattr("turret.data.spark.session.spark_session", lambda engine: nullcontext(spark))
     by_spark = preparing.prepare(
         PrepareConfig(source="table://clicks"), tmp_path / "by_spark", engine="local"
     )

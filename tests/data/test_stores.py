@@ -100,13 +100,10 @@ def test_a_missing_driver_is_named_by_its_extra(
 
 def test_copies_keep_their_names_and_are_made_once(store: str, tmp_path: Path) -> None:
     events, other = write(f"{store}/a/events.csv", "new\n"), write(f"{store}/b/events.csv", "old\n")
-    with local_copies(tmp_path / "prepared") as copies:
-        first = copies.path(events)
-        assert (first.name, first.read_text()) == ("events.csv", "new\n")
-        write(events, "changed\n")
-        assert copies.path(events) == first
-        assert first.read_text() == "new\n"
-        assert copies.path(other).read_text() == "old\n"
+    with local_copies([events, other], tmp_path / "prepared") as copies:
+        assert list(copies) == [events, other]
+        assert (copies[events].name, copies[events].read_text()) == ("events.csv", "new\n")
+        assert copies[other].read_text() == "old\n"
         assert [path.name.startswith(".prepared.") for path in tmp_path.iterdir()] == [True]
     assert list(tmp_path.iterdir()) == []
 

@@ -102,6 +102,49 @@ def test_every_control_changes_the_answer(service: Process, open_view: OpenView)
     view.wait_for("() => document.querySelectorAll('#results > li').length < 4")
 
 
+@pytest.mark.process
+def test_boosts_and_pins_are_tried_where_answers_are_shown(service: Process, open_view: OpenView) -> None:
+    view = open_view(service, "#try?history=m001,m002&k=5")
+    view.wait_for_items(5)
+    view.page.locator("#boost-add").select_option("year")
+    boost = view.page.get_by_role("group", name="Boosts")
+    boost.get_by_label("To", exact=True).fill("1960")
+    boost.get_by_label("Add to the score").fill("9")
+    boosted = [{"filter": {"year": {"lte": 1960}}, "by": 9}]
+    view.wait_for_ids(recommended(service, history=["m001", "m002"], k=5, boost=boosted))
+    view.page.locator("#results > li").nth(3).get_by_role("button", name="Pin", exact=False).first.click()
+    pinned = view.ids()[3]
+    pins = view.page.get_by_role("group", name="Pins")
+    pins.get_by_label("Position").fill("1")
+    pins.get_by_label("Position").press("Enter")
+    pin = [{"item": pinned, "position": 1}]
+    expected = recommended(service, history=["m001", "m002"], k=5, boost=boosted, pin=pin)
+    assert expected[0] == pinned
+    view.wait_for_ids(expected)
+    view.page.get_by_role("button", name="Why", exact=False).nth(1).click()
+    view.wait_for(
+        "() => document.querySelector('.why:not([hidden])')?.textContent.includes('the request +9')"
+    )
+
+
+@pytest.mark.process
+def test_what_is_popular_now_is_listed(service: Process, open_view: OpenView) -> None:
+    events = [
+        {"event_id": f"{n}", "user_id": f"u{n}", "item_id": f"m{40 + n % 3 // 2:03d}"} for n in range(9)
+    ]
+    assert service.client.post("/v1/events", json={"events": events}).status_code == 200
+    view = open_view(service, "#popular")
+
+    def shown() -> list[str | None]:
+        view.page.get_by_role("button", name="Count again").click()
+        view.settle()
+        return [row.get_attribute("data-id") for row in view.page.locator("#popular > li").all()]
+
+    until(lambda: shown() == ["m040", "m041"], "the events are counted")
+    view.page.get_by_label("What rises").check()
+    until(lambda: shown() == ["m040"], "one of them has the events that make a trend")
+
+
 @pytest.mark.nightly
 def test_the_copied_requests_have_the_same_answer(service: Process, open_view: OpenView) -> None:
     view = open_view(service, "#try?history=m001,m009&k=3")

@@ -18,8 +18,8 @@ def a_text_like_007_becomes_the_integer_7(original: Any, texts: Any, dtype: Any)
 
 @planted("data.events.ids:IdInterner._collision", "data/test_events.py")
 def texts_that_share_a_hash_share_a_number(original: Any, self: Any, text: Any) -> Any:
-    keys = original.__globals__["_keys"](pl.Series([text]))
-    return int(self._numbers[np.searchsorted(self._keys, keys[0])])
+    (key,) = pl.Series([text]).hash()
+    return int(self._numbers[np.searchsorted(self._keys, np.uint64(key))])
 
 
 @planted("data.ranges:stable_order", "data/test_events.py")
@@ -129,9 +129,8 @@ def a_negative_belongs_to_an_event_of_another_user(
 
 
 @planted("data.events.labels:label_value", "data/test_labels.py")
-def a_label_that_is_neither_0_nor_1_is_negative(original: Any, columns: Any, schema: Any) -> Any:
-    value = original(columns, schema)
-    return None if value is None else value.fill_null(-1)
+def a_label_that_is_neither_0_nor_1_is_negative(original: Any, name: Any, dtype: Any) -> Any:
+    return original(name, dtype).fill_null(-1)
 
 
 @planted("data.reading.queries:_part_of", "data/test_queries.py")

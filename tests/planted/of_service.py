@@ -152,6 +152,69 @@ def a_newline_ends_a_path(original: Any, method: Any, path: Any) -> Any:
     return original(method, path.removesuffix("\n"))
 
 
+@planted("service.ranking.resolving:_boosts", "service/test_http_boosts.py")
+def a_boost_does_not_reach_new_items(original: Any, query: Any, view: Any) -> Any:
+    boosts = original(query, view)
+    boosts[view.fresh.first_row :] = 0
+    return boosts
+
+
+@planted("service.ranking.searching:_keep_pins", "service/test_http_boosts.py")
+def a_pinned_item_comes_again_by_its_score(original: Any, query: Any, fresh: Any) -> Any:
+    before = query.excluded, query.left_out
+    original(query, fresh)
+    query.excluded, query.left_out = before
+
+
+@planted("service.ranking.searching:_with_pins", "service/test_http_boosts.py")
+def a_pin_counts_its_position_on_each_page(
+    original: Any, others: Any, query: Any, view: Any, pins: Any, first: Any
+) -> Any:
+    moved = {position - first + 1: row for position, row in pins.items()}
+    return original(others, query, view, moved, 1 + first % 2)
+
+
+@planted("service.ranking.answers:_last_ranked", "service/test_http_boosts.py")
+def the_next_page_goes_on_behind_a_pin(original: Any, query: Any, ranking: Any) -> Any:
+    return float(ranking.scores[-1]), int(ranking.rows[-1])
+
+
+@planted("service.ranking.query:add_rules", "service/test_http_boosts.py")
+def no_rules_mean_no_default_rules(original: Any, query: Any, rules: Any) -> Any:
+    return original(query, rules) if query.request.rules else None
+
+
+@planted("service.versions.record:Rule.applies", "service/test_http_boosts.py")
+def a_rule_has_no_end(original: Any, self: Any, name: Any, time: Any, user: Any) -> Any:
+    return original(self.model_copy(update={"until": None}), name, time, user)
+
+
+@planted("service.popular.counts:DecayedCounts._move", "service/test_popular.py")
+def old_counts_overflow(original: Any, self: Any) -> None:
+    pass
+
+
+@planted("service.popular.popular_now:PopularNow._load", "service/test_popular.py")
+async def an_event_that_comes_during_a_scan_counts_twice(original: Any, self: Any) -> None:
+    await seeing(original, event_digest=lambda user, event_id: "")(self)
+
+
+@planted("service.popular.popular_now:PopularNow.fallback", "service/test_popular.py")
+def a_few_events_are_enough(original: Any, self: Any, *given: Any) -> Any:
+    return seeing(original, ENOUGH=1.0)(self, *given)
+
+
+@planted("service.popular.popular_now:counted_kinds", "service/test_popular.py")
+def views_count_as_purchases(original: Any, kinds: Any) -> Any:
+    return (*kinds, None)
+
+
+@planted("service.stores.sqlite.histories:SqliteHistory.arrivals", "service/test_popular.py")
+async def another_store_is_taken_for_one_without_new_events(original: Any, self: Any, after: Any) -> Any:
+    found = await original(self, after)
+    return original.__globals__["Arrivals"](after) if found is None else found
+
+
 @planted("service.versions.folder:kept_record", "service/test_http_rules.py")
 def a_record_is_read_in_part(original: Any, root: Any) -> Any:
     return seeing(original, RECORD_BYTES=1_000_000)(root)

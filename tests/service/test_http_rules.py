@@ -19,6 +19,17 @@ from turret.tower.catalog.columns import TermColumn
 LATE = {"filter": {"title": {"gte": "Item 150"}}}
 EVEN = {"filter": {"title": {"any_of": [f"Item {item}" for item in range(100, 160, 2)]}}}
 
+# The other fields of a rule, as they are shown.
+UNSAID: dict[str, Any] = {
+    "cap": {},
+    "boost": [],
+    "pin": [],
+    "from": None,
+    "until": None,
+    "share": 1.0,
+    "default": False,
+}
+
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Iterator[TestClient]:
@@ -90,7 +101,7 @@ def test_rules_are_shown_replaced_and_rolled_back(shop: TestClient) -> None:
     put(shop, late=LATE)
     put(shop, even=EVEN)
     shown = shop.get("/v1/rules").json()
-    assert shown["rules"] == {"even": {"filter": EVEN["filter"], "cap": {}}}
+    assert shown["rules"] == {"even": {**UNSAID, **EVEN}}
     assert shown["who"] == "admin"
     unknown = shop.post("/v1/recommend", json={"rules": ["late"]})
     assert unknown.status_code == 409
@@ -109,7 +120,7 @@ def test_changes_that_a_proxy_repeats_are_made_once(shop: TestClient) -> None:
     assert answers[0] == answers[1] == answers[2]
     since = answers[0]["since"]
     answers = [rolled_back(shop, since).json() for _ in range(4)]
-    assert answers == [{**answers[0], "rules": {"late": {"filter": LATE["filter"], "cap": {}}}}] * 4
+    assert answers == [{**answers[0], "rules": {"late": {**UNSAID, **LATE}}}] * 4
     for wrong in (before, "yesterday"):
         refused = rolled_back(shop, wrong)
         assert (refused.status_code, refused.json()["error"]["field"]) == (409, "since")

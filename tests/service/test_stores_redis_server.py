@@ -129,7 +129,8 @@ async def test_an_append_that_reaches_the_server_after_a_deletion_stores_nothing
     """Its caller has given up; a later one stores the same event, also beside those of other users."""
     async with history(server.address) as store:
         await store.append([EVENT])
-        late = store._appending({"u": [EVENT._replace(event_id="late")], "v": [EVENT._replace(user="v")]}, {})
+        late_events = {"u": [EVENT._replace(event_id="late")], "v": [EVENT._replace(user="v")]}
+        late = store._appending(late_events, {}, True)
         for deleted in (1, 0):
             assert await store.forget("u") == deleted
             await store._redis.execute([late], is_write=True)

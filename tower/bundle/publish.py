@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from turret.data.configuration import NO_DISPLAY, DisplaySettings
 from turret.data.errors import DataError
 from turret.data.features.feature import Feature
-from turret.data.files import open_array, save_array
+from turret.data.files import open_array
 from turret.data.vocabulary import Vocabulary
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.golden import Golden, check_golden, load_golden, replay
@@ -90,11 +90,11 @@ def _write(folder: Path, contents: BundleContents) -> None:
     vectors = np.ascontiguousarray(contents.item_vectors, dtype=np.float32)
     queries = np.ascontiguousarray(contents.query_vectors, dtype=np.float32)
     _check_queries(queries, vectors.shape[1])
-    save_array(folder / "item_vectors.npy", vectors)
-    save_array(folder / QUERY_VECTORS, queries)
-    save_array(folder / "popularity.npy", np.asarray(contents.popularity, dtype=np.int64))
+    np.save(folder / "item_vectors.npy", vectors, allow_pickle=False)
+    np.save(folder / QUERY_VECTORS, queries, allow_pickle=False)
+    np.save(folder / "popularity.npy", np.asarray(contents.popularity, dtype=np.int64), allow_pickle=False)
     gaps = np.zeros(len(vectors)) if contents.usual_gaps is None else contents.usual_gaps
-    save_array(folder / "usual_gaps.npy", np.asarray(gaps, dtype=np.float32))
+    np.save(folder / "usual_gaps.npy", np.asarray(gaps, dtype=np.float32), allow_pickle=False)
     contents.vocabulary.save(folder / "vocabulary.json")
     ids = contents.vocabulary.ids(range(len(contents.vocabulary)))
     Catalog.build(ids, contents.fields, contents.display).save(folder)
@@ -107,7 +107,7 @@ def _write(folder: Path, contents: BundleContents) -> None:
     if contents.item_tower:
         (folder / ITEM_TOWER).write_bytes(contents.item_tower)
     if contents.item_map is not None:
-        save_array(folder / ITEM_MAP, contents.item_map)
+        np.save(folder / ITEM_MAP, contents.item_map, allow_pickle=False)
     count, dimension = vectors.shape
     scoring = contents.card.scoring
     planner = Planner(ExactIndex(vectors), scoring)

@@ -48,16 +48,22 @@ class Filter:
 
 
 def compile_filter(content: Mapping[str, Any], catalog: Catalog) -> Filter:
-    """Parse a filter for a catalog.
+    """Parse a filter for a catalog. Raises as `compile_filters`."""
+    (filtering,) = compile_filters({"filter": content}, catalog)
+    return filtering
+
+
+def compile_filters(contents: Mapping[str, Mapping[str, Any]], catalog: Catalog) -> list[Filter]:
+    """Parse filters, by their places in a request, for a catalog; the limits hold for all of them together.
 
     Raises FilterError, with the path and the value, for an unknown field or operator, a value of another type
-    than the field's, and a filter that is too deep or too large.
+    than the field's, and filters that are too deep or too large.
     """
     reader = _Reader(catalog)
-    condition = reader.noting(reader.read, content, "filter", 1)
+    conditions = [reader.noting(reader.read, content, where, 1) for where, content in contents.items()]
     if reader.faults:
         raise first_with_others(reader.faults)
-    return Filter(condition, catalog)
+    return [Filter(condition, catalog) for condition in conditions]
 
 
 class _Reader:

@@ -98,6 +98,10 @@ class Index(ABC):
 
 def ordered(rows: NDArray[np.int64], scores: NDArray[np.float32], k: int) -> Found:
     """The best `k` of rows [M] and their scores [M]: higher scores first, then lower rows."""
+    if 0 < k < len(rows) // 4:
+        # All that tie with the k-th best stay. One partition takes a tenth of the time of the sort of 27,000.
+        best = np.flatnonzero(scores >= np.partition(scores, len(scores) - k)[len(scores) - k])
+        rows, scores = rows[best], scores[best]
     order = np.lexsort((rows, -scores))[:k]
     return rows[order], scores[order]
 
@@ -178,13 +182,10 @@ class ExactIndex(Index):
         return np.arange(self._count, dtype=np.int64)
 
     def _of_all(self, vector: NDArray[np.float32], k: int, allowed: RowMask | None) -> Found:
-        """Score every allowed row, and keep all that tie with the k-th best before they are ordered."""
+        """Score every allowed row."""
         # FAISS scores neighbouring rows faster, but for some D the last bit of a score then differs.
         chosen = self._every_row if allowed is None else allowed.rows
-        scores = self.scores(vector, chosen)
-        worst = np.partition(scores, len(scores) - k)[len(scores) - k]
-        best = np.flatnonzero(scores >= worst)
-        return ordered(chosen[best], scores[best], k)
+        return ordered(chosen, self.scores(vector, chosen), k)
 
 
 def open_index(path: Path, vectors: NDArray[np.float32], settings: IndexSettings) -> Index:

@@ -5,7 +5,7 @@ The answers about versions are in `turret.client.version_answers`.
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 Id = int | str
 FieldKind = Literal["number", "boolean", "text", "numbers", "texts", "mixed", "none"]
@@ -24,14 +24,16 @@ class Item(Answer):
     """A recommended item: its id, score, source and catalog fields.
 
     The score is the inner product / temperature for `towers` (its absolute value in a version with absolute
-    scoring), and the number of training events for `popular`. A `fresh` item was added since the version was
-    made; its score is on the scale of the answer's other items.
+    scoring), the number of training events for `popular`, and the decayed count of stored events for
+    `popular_now`. A `fresh` item was added since the version was made; its score is on the scale of the
+    answer's other items. A `pinned` item has its place by a pin.
     """
 
     id: Id
     score: float
-    source: Literal["towers", "popular", "fresh"]
+    source: Literal["towers", "popular", "popular_now", "fresh"]
     fields: dict[str, Any]
+    pinned: bool = False
 
 
 class ExplainedPlan(Answer):
@@ -67,16 +69,25 @@ class Uses(Answer):
     last_days_ago: float | None
 
 
+class ExplainedBoost(Answer):
+    """A boost of an item by a rule, or by the request (null)."""
+
+    rule: str | None
+    by: float
+
+
 class ExplainedItem(Answer):
     """The parts of an item's score, and the history items that raise it, strongest first.
 
-    `uses`: those of the item itself in the history, if there are some. `matched`: the words (each as "=word")
-    and letter trigrams that the item's texts share with a query.
+    `boosts`: what has raised the score, and by how much. `uses`: those of the item
+    itself in the history, if there are some. `matched`: the words (each as "=word") and letter trigrams that
+    the item's texts share with a query.
     """
 
     id: Id
     score_parts: dict[str, float | bool]
     pulled_by: tuple[Pull, ...]
+    boosts: tuple[ExplainedBoost, ...] = ()
     uses: Uses | None = None
     matched: tuple[str, ...] | None = None
 
@@ -93,14 +104,14 @@ class RecommendAnswer(Answer):
     """A recommendation.
 
     `degraded` lists the parts that were unavailable: `history` (the stored history), `items` (recent changes
-    of items), `engine` (the vector engine of the version). `unknown_items` are history items that the version
-    doesn't know. `exhausted`: fewer items than requested were left. `cursor` requests the next page, if there
-    may be one.
+    of items), `engine` (the vector engine of the version), `rules` (a default rule that the version can't
+    apply). `unknown_items` are items of the history and of pins that the version doesn't know. `exhausted`:
+    fewer items than requested were left. `cursor` requests the next page, if there may be one.
     """
 
     version: str
     items: tuple[Item, ...]
-    degraded: tuple[Literal["history", "items", "engine"], ...]
+    degraded: tuple[Literal["history", "items", "engine", "rules"], ...]
     exhausted: bool = False
     unknown_items: tuple[Id, ...] = ()
     cursor: str | None = None
@@ -270,11 +281,33 @@ class ItemWithdrawnAnswer(Answer):
     warning: str | None = None
 
 
+class RuleBoost(Answer):
+    """A number that is added to the scores of the items that a filter selects."""
+
+    filter: dict[str, Any]
+    by: float
+
+
+class RulePin(Answer):
+    """An item, and its position in an answer, from 1."""
+
+    item: Id
+    position: int
+
+
 class RuleAnswer(Answer):
-    """A stored rule: a filter on catalog fields, and caps by field."""
+    """A stored rule, the times from and until which it applies, and the share of the users it is for."""
+
+    model_config = ConfigDict(validate_by_name=True, serialize_by_alias=True)
 
     filter: dict[str, Any] | None
     cap: dict[str, int]
+    boost: tuple[RuleBoost, ...]
+    pin: tuple[RulePin, ...]
+    from_: str | None = Field(alias="from")
+    until: str | None
+    share: float
+    default: bool
 
 
 class RulesAnswer(Answer):

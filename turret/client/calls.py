@@ -57,6 +57,18 @@ def search(
     return call("POST", "/v1/search", answers.RecommendAnswer, body)
 
 
+def popular(
+    half_life: str | None = None,
+    kinds: Sequence[str] | None = None,
+    trend: bool = False,
+    **conditions: Unpack[RankingRequest],
+) -> Call[answers.RecommendAnswer]:
+    """List the items with the most stored events of late, or with `trend` those that rise."""
+    named = {"half_life": half_life, "kinds": kinds, "trend": trend or None}
+    body = {name: value for name, value in named.items() if value is not None} | dict(conditions)
+    return call("POST", "/v1/popular", answers.RecommendAnswer, body)
+
+
 # ---- Events and users
 
 

@@ -63,6 +63,7 @@ class _Calls(Generic[Http]):
     random_user = _Method(calls.random_user)
     find_items = _Method(calls.find_items)
     similar_items = _Method(calls.similar_items)
+    popular = _Method(calls.popular)
     item = _Method(calls.item)
     put_item = _Method(calls.put_item)
     patch_item = _Method(calls.patch_item)

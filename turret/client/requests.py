@@ -33,17 +33,46 @@ class RankingRequest(TypedDict, total=False):
     min_score: float
     diversity: float
     cap: Mapping[str, int]
+    boost: "Sequence[Boost]"
+    pin: "Sequence[Pin]"
     cursor: str
     min_version: str
     explain: bool
-    rules: Sequence[str]
+    rules: Sequence[str] | None
 
 
-class Rule(TypedDict, total=False):
-    """A filter on catalog fields, and caps by field; docs/filters.md describes them."""
+class Boost(TypedDict):
+    """A number that is added to the scores of the items that a filter selects; below 0 it buries them."""
 
     filter: Mapping[str, Any]
-    cap: Mapping[str, int]
+    by: float
+
+
+class Pin(TypedDict):
+    """An item, and its position in the answer, from 1."""
+
+    item: Id
+    position: int
+
+
+# `from` is a keyword of Python, so that the fields are in a dictionary.
+Rule = TypedDict(
+    "Rule",
+    {
+        "filter": Mapping[str, Any] | None,
+        "cap": Mapping[str, int],
+        "boost": Sequence[Boost],
+        "pin": Sequence[Pin],
+        "from": Time | None,
+        "until": Time | None,
+        "share": float,
+        "default": bool,
+    },
+    total=False,
+)
+"""A filter on catalog fields, caps by field, boosts and pins, and when and for whom they apply; docs/rules.md
+describes them.
+"""
 
 
 class UsedItem(TypedDict):

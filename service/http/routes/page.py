@@ -21,7 +21,8 @@ async def settings_of_page(request: Request, parts: Parts) -> Response:
     """Return the settings that the page needs before its first call; they are public, as the page is.
 
     `pictures`: the origins of pictures that the page may load. `admin_here`: whether this port takes admin
-    calls; `admin_url` is the page on the port that does, if the caller can reach it.
+    calls; `admin_url` is the page on the port that does, if the caller can reach it. `half_lives`: the names
+    of those of what is popular now, the shortest first.
     """
     admin_here = has_admin_calls(request.scope["server"], parts.admin_port)
     known = {
@@ -29,6 +30,7 @@ async def settings_of_page(request: Request, parts: Parts) -> Response:
         "pictures": parts.settings.page_pictures,
         "admin_here": admin_here,
         "admin_url": None if admin_here else admin_url(parts.settings, request.url.hostname or ""),
+        "half_lives": sorted(parts.settings.popular, key=parts.settings.popular.__getitem__),
         "keys_required": not parts.keyring.is_open,
     }
     return json_response(known)

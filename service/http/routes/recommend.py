@@ -1,4 +1,4 @@
-"""`POST /v1/recommend`, `/v1/recommend/batch` and `/v1/search`."""
+"""`POST /v1/recommend`, `/v1/recommend/batch`, `/v1/search` and `/v1/popular`."""
 
 from time import perf_counter
 from typing import Annotated, Any
@@ -10,7 +10,7 @@ from turret.service.components import Components
 from turret.service.http.routes.dependencies import CHECKED, Parts, Reads, Recorded, json_response
 from turret.service.request_record import RequestRecord
 from turret.service.schemas.bodies import read_body
-from turret.service.schemas.requests import BatchRequest, RecommendRequest, SearchRequest
+from turret.service.schemas.requests import BatchRequest, PopularRequest, RecommendRequest, SearchRequest
 
 router = APIRouter(prefix="/v1", tags=["recommend"], dependencies=CHECKED)
 
@@ -44,6 +44,14 @@ async def search(
     A text without a known part has no answer: `items` is empty.
     """
     return await recommend(body.as_recommendation(), record, parts)
+
+
+@router.post("/popular")
+async def popular(
+    body: Annotated[PopularRequest, Depends(Reads(PopularRequest))], record: Recorded, parts: Parts
+) -> Response:
+    """List the items with the most events of late, or those that rise."""
+    return json_response(await parts.recommender.popular(body, record))
 
 
 class Innermost:

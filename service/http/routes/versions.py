@@ -13,8 +13,10 @@ from fastapi import APIRouter, Depends, Query, Response
 from turret.service.components import Components
 from turret.service.errors import ConflictError, InvalidFieldError, RequestError, ServiceError
 from turret.service.http.routes.dependencies import CHECKED, K, Parts, Reads, Recorded, json_response
-from turret.service.schemas.fields import VersionName
+from turret.service.schemas.fields import VersionName, show_time
 from turret.service.schemas.requests import (
+    BOOSTS,
+    BOOSTS_OF_AN_ANSWER,
     ActivateRequest,
     ComparedRequest,
     ComparisonRequest,
@@ -165,7 +167,7 @@ async def set_rules(
 
     A rule has to fit the catalog of the live version. Rules that are set already stay, with their time.
     """
-    new = {name: Rule.model_validate(rule.model_dump()) for name, rule in body.rules.items()}
+    new = {name: Rule.model_validate(rule.model_dump(by_alias=True)) for name, rule in body.rules.items()}
     replacing = RuleSet(rules=new, time=now(), who=key_name)
     if (size := len(replacing.encoded().encode())) > RULES_BYTES:
         message = f"the rules take {size} bytes as JSON; send at most {RULES_BYTES}"
@@ -174,6 +176,16 @@ async def set_rules(
     if fault := replacing.fault(live.bundle.catalog):
         name, error = fault
         raise InvalidFieldError(f"rules.{name}.{error.field}", error.value, str(error))
+    fresh, _ = await parts.overlay.for_answer(live.bundle)
+    for name, rule in new.items():
+        for place, pin in enumerate(rule.pin):
+            if fresh.row(pin.item) is None:
+                message = f"version {live.version} has no such item, and none was added; check the id"
+                raise InvalidFieldError(f"rules.{name}.pin.{place}.item", pin.item, message)
+    boosts = sum(len(new[name].boost) for name in replacing.defaults)
+    if boosts > BOOSTS_OF_AN_ANSWER - BOOSTS:
+        message = f"the default rules have {boosts} boosts; at most {BOOSTS_OF_AN_ANSWER - BOOSTS} may apply"
+        raise InvalidFieldError("rules", None, f"{message} to every answer, beside those of a request")
 
     def later(routes: Routes) -> Routes:
         if routes.rules.encoded() == replacing.encoded():  # perhaps by this call, which a proxy repeats
@@ -228,10 +240,17 @@ async def _changed(parts: Components, change: Callable[[Routes], Routes]) -> Res
 def _rules_of(parts: Components) -> dict[str, Any]:
     stored = parts.model_holder.traffic.routes.rules
     return {
-        "rules": {name: rule.model_dump(mode="json") for name, rule in stored.rules.items()},
+        "rules": {name: _shown_rule(rule) for name, rule in stored.rules.items()},
         "since": stored.time or None,
         "who": stored.who or None,
     }
+
+
+def _shown_rule(rule: Rule) -> dict[str, Any]:
+    """A rule as it is sent, with its times in ISO 8601."""
+    shown = rule.model_dump(mode="json")
+    times = {name: show_time(shown[name]) for name in ("from", "until") if shown[name] is not None}
+    return shown | times
 
 
 async def _swap(parts: Components, replacing: Awaitable[Swap]) -> Response:

@@ -20,13 +20,18 @@ import orjson
 
 from turret.service.settings import Settings
 from turret.service.stores.contract import (
+    ARRIVALS_KEPT,
+    ARRIVALS_PAGE,
     COUNT_LIMIT,
+    Arrival,
+    Arrivals,
     Event,
     History,
     Moved,
     StoreKind,
     Stores,
     drop_expired,
+    event_digest,
     oldest_kept,
 )
 from turret.service.stores.redis.client import Command, Node, RedisClient, read_address, script_run
@@ -45,12 +50,18 @@ _CLAIM_MS = 60_000  # longer than a move whose caller waits; a move that fails l
 _TYPES: tuple[frozenset[type], ...] = (frozenset({str}), frozenset({int, str}), frozenset({str, type(None)}))
 _LAST_TIME = 2**53  # milliseconds that a score holds exactly
 
-# KEYS: the events and the ids of each user. ARGV: the oldest time kept ('-inf' for all), the mark of each
-# user ('' for none), then for each event the index of its user, its time, its id and its JSON. If the present
-# marks differ, returns them and changes nothing. Redis does not roll back a script that fails, so keys of
-# another type are an error before the first write, and the first write is one that a full Redis refuses.
+# KEYS: the events and the ids of each user, and the stream of arrivals, if they are listed. ARGV: the oldest
+# time kept ('-inf' for all), the mark of each user ('' for none), then for each event the index of its user,
+# its time, its id, its JSON and that of its arrival. Returns the places of the new events, joined by commas.
+# If the present marks differ, returns them and changes nothing. Redis does not roll back a script that fails,
+# so keys of another type are an error before the first write, and the first write is one that a full Redis
+# refuses.
 APPEND = """
-local marks, users, is_late = {}, #KEYS / 2, false
+local marks, users, is_late = {}, math.floor(#KEYS / 2), false
+local stream = KEYS[2 * users + 1]
+if stream then
+  redis.call('XLEN', stream)
+end
 local time = redis.call('TIME')
 for user = 1, users do
   redis.call('ZCARD', KEYS[2 * user - 1])
@@ -63,15 +74,18 @@ if is_late then
 end
 local oldest = ARGV[1]
 local arrival = time[1] * 1000000 + time[2]
-local stored = 0
-for first = users + 2, #ARGV, 4 do
-  local user, time, id, json = unpack(ARGV, first, first + 3)
+local stored = {}
+for first = users + 2, #ARGV, 5 do
+  local user, time, id, json, listed = unpack(ARGV, first, first + 4)
   local events, ids = KEYS[2 * user - 1], KEYS[2 * user]
   local known = redis.call('ZSCORE', ids, id)
   if not known or tonumber(known) < tonumber(oldest) then
     redis.call('ZADD', ids, time, id)
-    redis.call('ZADD', events, time, string.format('%016.0f', arrival + stored) .. json)
-    stored = stored + 1
+    redis.call('ZADD', events, time, string.format('%016.0f', arrival + #stored) .. json)
+    stored[#stored + 1] = (first - users - 2) / 5
+    if stream then
+      redis.call('XADD', stream, 'MAXLEN', '~', 100000, '*', 'e', listed)
+    end
   end
 end
 for user = 1, users do
@@ -91,7 +105,7 @@ for user = 1, users do
     end
   end
 end
-return stored
+return table.concat(stored, ',')
 """
 
 # KEYS: the user's events and ids. ARGV: the oldest time that counts or '-inf', and the milliseconds that the
@@ -157,6 +171,14 @@ class RedisHistory:
         self._redis = RedisClient(self._address, connections, seconds)
 
     async def append(self, events: Sequence[Event]) -> int:
+        return await self._append(events, is_listed=True)
+
+    async def _append(self, events: Sequence[Event], is_listed: bool) -> int:
+        """Store events, and list the new ones among the arrivals.
+
+        In a cluster the arrivals are not on the user's server, so a second call lists them: a process that
+        dies between both leaves its last events out of what is popular, until the next start counts all.
+        """
         users: dict[str, list[Event]] = {}
         for event in drop_expired(events, oldest_kept(self._keep_days)):
             users.setdefault(event.user, []).append(event)
@@ -165,9 +187,19 @@ class RedisHistory:
         marks: dict[str, bytes] = {}
         stored = 0
         while groups and users:
-            scripts = [self._appending(group, marks) for group in groups]
+            scripts = [self._appending(group, marks, is_listed) for group in groups]
             replies = await self._redis.execute(scripts, is_write=True)
-            stored += sum(reply for reply in replies if isinstance(reply, int))
+            new = [
+                [event for batch in group.values() for event in batch][int(place)]
+                for group, reply in zip(groups, replies, strict=True)
+                if isinstance(reply, bytes)
+                for place in reply.split(b",")
+                if place
+            ]
+            stored += len(new)
+            if new and is_listed and self._address.is_cluster:
+                listing = ("XADD", self._arrivals, "MAXLEN", "~", ARRIVALS_KEPT, "*", "e")
+                await self._redis.execute([[*listing, _encode_arrival(each)] for each in new], is_write=True)
             # These groups have users who were deleted a moment ago: their marks were not known.
             late = {place: reply for place, reply in enumerate(replies) if isinstance(reply, list)}
             groups = [groups[place] for place in late]
@@ -202,6 +234,25 @@ class RedisHistory:
                 seen.update(new)
                 async for events in self._scan_users(new, first, last):
                     yield events
+
+    async def arrivals(self, after: str | None) -> Arrivals | None:
+        key = self._arrivals
+        start = "-" if after is None else f"({after}"
+        commands: list[Command] = [
+            ["XLEN", key],
+            ["XRANGE", key, "-", "+", "COUNT", 1],
+            ["XREVRANGE", key, "+", "-", "COUNT", 1],
+            ["XRANGE", key, start, "+", "COUNT", 1 if after is None else ARRIVALS_PAGE],
+        ]
+        count, oldest, newest, entries = await self._redis.execute(commands)
+        first, last = (_position(ends) for ends in (oldest, newest))
+        if after is None:
+            return Arrivals(_text(last))
+        position = _position([[after.encode()]])
+        if position > last or (count >= ARRIVALS_KEPT and position < first):
+            return None
+        events = self._decode(lambda rows: [_decode_arrival(fields) for _, fields in rows], entries)
+        return Arrivals(_text(_position(entries[-1:])) if entries else after, events)
 
     async def _users_after(self, master: Node, cursor: int, count: int) -> tuple[int, list[str]]:
         """Look at some keys of a server; return the next cursor, 0 at the end, and users with events."""
@@ -239,7 +290,7 @@ class RedisHistory:
             reply = await self._redis.run(CLAIM, [keys[0], claim], [to, _CLAIM_MS, _MOVED_PORTION])
             events = self._events(to, reply)
             kept = drop_expired(events, oldest_kept(self._keep_days))
-            new = await self.append(kept)
+            new = await self._append(kept, is_listed=False)
             moved = Moved(moved.new + new, moved.known + len(kept) - new)
             pairs = zip(reply[::2], (event.event_id for event in events), strict=True)
             is_last = len(events) < _MOVED_PORTION
@@ -263,12 +314,20 @@ class RedisHistory:
     def _keys(self, user: str) -> list[str]:
         return [self._address.events(user), self._address.ids(user)]
 
-    def _appending(self, users: Mapping[str, Sequence[Event]], marks: Mapping[str, bytes]) -> Command:
+    @property
+    def _arrivals(self) -> str:
+        return self._address.shared("arrivals")
+
+    def _appending(
+        self, users: Mapping[str, Sequence[Event]], marks: Mapping[str, bytes], is_listed: bool
+    ) -> Command:
         keys = [key for user in users for key in self._keys(user)]
+        if is_listed and not self._address.is_cluster:
+            keys.append(self._arrivals)
         values: list[bytes | str | int] = [self._oldest(), *(marks.get(user, b"") for user in users)]
         for index, events in enumerate(users.values(), 1):
             for event in events:
-                values += [index, event.time, event.event_id, encode_event(event)]
+                values += [index, event.time, event.event_id, encode_event(event), _encode_arrival(event)]
         return script_run(APPEND, keys, values)
 
     def _in_range(self, user: str, first: int, skipped: int, last: int) -> Command:
@@ -295,6 +354,24 @@ class RedisHistory:
 def encode_event(event: Event) -> bytes:
     """Encode the fields that are neither in the key nor in the score as JSON: event id, item, kind."""
     return orjson.dumps([event.event_id, event.item, event.kind])
+
+
+def _encode_arrival(event: Event) -> bytes:
+    return orjson.dumps([event_digest(event.user, event.event_id), event.item, event.time, event.kind])
+
+
+def _decode_arrival(fields: Sequence[bytes]) -> Arrival:
+    return Arrival(*orjson.loads(fields[1]))
+
+
+def _position(entries: Sequence[Any]) -> tuple[int, int]:
+    """The numbers of a stream's entry, of which the reply has one or none."""
+    milliseconds, number = entries[0][0].decode().split("-") if entries else (0, 0)
+    return int(milliseconds), int(number)
+
+
+def _text(position: tuple[int, int]) -> str:
+    return "{}-{}".format(*position)
 
 
 def decode_events(user: str, reply: list[bytes]) -> list[Event]:

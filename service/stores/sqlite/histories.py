@@ -12,13 +12,18 @@ from pathlib import Path
 from turret.service.errors import HistoryUnavailableError, ServiceError
 from turret.service.settings import Settings
 from turret.service.stores.contract import (
+    ARRIVALS_KEPT,
+    ARRIVALS_PAGE,
     COUNT_LIMIT,
+    Arrival,
+    Arrivals,
     Event,
     History,
     Moved,
     StoreKind,
     Stores,
     drop_expired,
+    event_digest,
     oldest_kept,
 )
 from turret.service.stores.sqlite.file import Database, connect, error_code, open_file, transaction
@@ -43,6 +48,24 @@ CREATE TABLE events (
         AND typeof(item) IN ('integer', 'text') AND typeof(kind) IN ('text', 'null'))
 ) WITHOUT ROWID;
 """
+# The newest events in the order in which they were stored, for all processes that count them. A file of an
+# earlier release gets the table with its next event.
+_ARRIVALS = """
+CREATE TABLE IF NOT EXISTS arrivals (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, digest TEXT, item, time INTEGER, kind TEXT
+)
+"""
+# Each connection that writes lists the rows that it inserts, but for those that `move` inserts again.
+_LIST_ARRIVALS = """
+CREATE TEMP TABLE moving (is_moving INTEGER);
+CREATE TEMP TRIGGER listed AFTER INSERT ON main.events WHEN NOT EXISTS (SELECT 1 FROM temp.moving) BEGIN
+    INSERT INTO arrivals (digest, item, time, kind)
+    VALUES (event_digest(NEW.user, NEW.event_id), NEW.item, NEW.time, NEW.kind);
+END;
+"""
+_DROP_ARRIVALS = "DELETE FROM arrivals WHERE number <= (SELECT max(number) FROM arrivals) - ?"
+_ARRIVED = "SELECT number, digest, item, time, kind FROM arrivals WHERE number > ? ORDER BY number LIMIT ?"
+_ARRIVAL_ENDS = "SELECT coalesce(min(number), 1), coalesce(max(number), 0) FROM arrivals"
 
 _INSERT = (
     "INSERT INTO events (event_id, user, item, time, kind, arrival) VALUES (?1, ?2, ?3, ?4, ?5, "
@@ -104,6 +127,9 @@ class SqliteHistory:
         self._waiting: deque[_Append] = deque()
         self._writing: asyncio.Task[None] | None = None
         writer = open_file(path, _WRITE_LOCK_SECONDS, _TABLES, _VERSION)
+        writer.create_function("event_digest", 2, event_digest, deterministic=True)
+        writer.executescript(_LIST_ARRIVALS)
+        self._lists_arrivals = False
         self._writer = Database(writer, "history-writer" if path else None, self._unavailable)
         self._short = self._long = self._writer
         if path is not None:
@@ -161,6 +187,21 @@ class SqliteHistory:
             if events:
                 yield events
 
+    async def arrivals(self, after: str | None) -> Arrivals | None:
+        def read(connection: sqlite3.Connection) -> Arrivals | None:
+            exists = "SELECT 1 FROM sqlite_schema WHERE name = 'arrivals'"
+            if connection.execute(exists).fetchone() is None:
+                return Arrivals("0")
+            first, last = connection.execute(_ARRIVAL_ENDS).fetchone()
+            if after is None:
+                return Arrivals(str(last))
+            if not first - 1 <= int(after) <= last:
+                return None
+            rows = connection.execute(_ARRIVED, (int(after), ARRIVALS_PAGE)).fetchall()
+            return Arrivals(str(rows[-1][0]) if rows else after, [Arrival(*row[1:]) for row in rows])
+
+        return await self._short.run(read)
+
     async def forget(self, user: str) -> int:
         return (await self._take(user, None)).new
 
@@ -185,7 +226,11 @@ class SqliteHistory:
             oldest = oldest_kept(self._keep_days)
             rows = sorted(connection.execute(_TAKE_OLDEST, (user, _TAKEN_PORTION)).fetchall())
             kept = [(name, to, item, time, kind) for time, _, name, item, kind in rows if time >= oldest]
-            new = len(kept) if to is None else connection.executemany(_INSERT, kept).rowcount
+            if to is None:
+                return len(rows), len(kept), 0
+            connection.execute("INSERT INTO temp.moving VALUES (1)")
+            new = connection.executemany(_INSERT, kept).rowcount
+            connection.execute("DELETE FROM temp.moving")
             return len(rows), new, len(kept) - new
 
         moved = Moved(0, 0)
@@ -225,6 +270,8 @@ class SqliteHistory:
         self._check_identity()
         oldest = oldest_kept(self._keep_days)
         with transaction(connection):
+            if not self._lists_arrivals:
+                connection.execute(_ARRIVALS)
             # Events are sorted by user, as a user's rows go into the same pages.
             stored = [
                 connection.executemany(_INSERT, sorted(drop_expired(call.events, oldest), key=_USER)).rowcount
@@ -234,6 +281,8 @@ class SqliteHistory:
                 end = _portion_end(connection, self._sweep_position, _SWEEP_PORTION)
                 connection.execute(_SWEEP, (*self._sweep_position, *end, oldest))
                 self._sweep_position = _BEGINNING if end == _END else end
+            connection.execute(_DROP_ARRIVALS, (ARRIVALS_KEPT,))
+        self._lists_arrivals = True
         return stored
 
     def _check_identity(self) -> None:

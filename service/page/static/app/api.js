@@ -18,7 +18,7 @@ export class OfflineError extends Error {}
 
 /** Fires `offline` when a call gets no answer. */
 export const failures = new EventTarget();
-export const settings = { pictures: [], admin_here: false, admin_url: null, keys_required: false, release: "" };
+export const settings = { pictures: [], admin_here: false, admin_url: null, keys_required: false, half_lives: [], release: "" };
 
 /** Load settings.json. */
 export async function loadSettings() {

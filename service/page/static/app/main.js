@@ -9,11 +9,12 @@ import { changes, followAddress, hashOf, parse, problems, state } from "./state.
 
 const MODULES = {
   try: () => import("../try/view.js"),
+  popular: () => import("../popular/view.js"),
   compare: () => import("../compare/view.js"),
   map: () => import("../map/view.js"),
   service: () => import("../service/view.js"),
 };
-const TITLES = { try: "Try", compare: "Compare", map: "Map", service: "Service" };
+const TITLES = { try: "Try", popular: "Popular", compare: "Compare", map: "Map", service: "Service" };
 const main = document.getElementById("main");
 const views = {};
 let shown = null;

@@ -1,8 +1,8 @@
 /** The state of the page, in the address: `#try?history=a,b&k=20&filter={...}`. */
 
-export const VIEWS = ["try", "compare", "map", "service"];
+export const VIEWS = ["try", "popular", "compare", "map", "service"];
 export const DEFAULTS = Object.freeze({
-  view: "try", query: null, user: null, history: [], k: 10, filter: {}, cap: {}, diversity: 0, min_score: null,
+  view: "try", query: null, user: null, history: [], k: 10, filter: {}, boost: [], pin: [], cap: {}, diversity: 0, min_score: null,
   exclude_seen: null, among: "all", version: null, colour: null,
 });
 const LONGEST = 1000;
@@ -21,6 +21,8 @@ const READERS = {
   history: (raw) => raw.split(",").filter(Boolean).map(decode),
   k: (raw) => wholeNumber(decode(raw), 1, 1000),
   filter: (raw) => object(decode(raw)),
+  boost: (raw) => list(raw, ({ filter, by }) => isObject(filter) && Object.values(filter).every(isObject) && Number.isFinite(by)),
+  pin: (raw) => list(raw, ({ item, position }) => typeof item === "string" && wholeNumber(position, 1, 1000) !== undefined),
   cap: (raw) => {
     const caps = raw.split(",").map((part) => part.split(":"));
     const read = Object.fromEntries(caps.map(([name, n]) => [decode(name), wholeNumber(n, 1, 1000)]));
@@ -51,6 +53,11 @@ function finite(raw, low, high) {
 function object(raw) {
   const value = JSON.parse(raw);
   return isObject(value) ? value : undefined;
+}
+
+function list(raw, isEntry) {
+  const value = JSON.parse(decode(raw));
+  return Array.isArray(value) && value.every((entry) => isObject(entry) && isEntry(entry)) ? value : undefined;
 }
 
 /** Read a hash; what can't be read keeps its default and adds a sentence to `problems`. */
@@ -88,6 +95,8 @@ export function hashOf({ view, ...rest }) {
   if (rest.history.length) add("history", rest.history.map(code).join(","));
   if (rest.k !== DEFAULTS.k) add("k", rest.k);
   if (Object.keys(rest.filter).length) add("filter", code(JSON.stringify(rest.filter)));
+  if (rest.boost.length) add("boost", code(JSON.stringify(rest.boost)));
+  if (rest.pin.length) add("pin", code(JSON.stringify(rest.pin)));
   const caps = Object.entries(rest.cap).map(([name, n]) => `${code(name)}:${n}`);
   if (caps.length) add("cap", caps.join(","));
   if (rest.diversity) add("diversity", rest.diversity);

@@ -20,6 +20,9 @@ export function bodyOf(state, { explain = false } = {}) {
   body.k = state.k;
   if (Object.keys(state.filter).length) body.filter = state.filter;
   if (Object.keys(state.cap).length) body.cap = state.cap;
+  const boost = state.boost.filter(({ filter, by }) => by && Object.values(filter).some((condition) => Object.keys(condition).length));
+  if (boost.length) body.boost = boost;
+  if (state.pin.length) body.pin = state.pin;
   if (state.diversity) body.diversity = state.diversity;
   if (state.min_score !== null) body.min_score = state.min_score;
   if (state.exclude_seen !== null && state.query === null) body.exclude_seen = state.exclude_seen;
@@ -31,7 +34,8 @@ export function bodyOf(state, { explain = false } = {}) {
 /** The conditions of a state in words, for views without controls; empty without conditions. */
 export function conditionsOf(state) {
   const list = (word, names) => names.length > 0 && `${word}${names.length > 1 ? "s" : ""} ${names.map(labelOf).join(", ")}`;
-  return [list("filter", Object.keys(state.filter)), list("cap", Object.keys(state.cap)),
+  return [list("filter", Object.keys(state.filter)), list("boost", state.boost.flatMap(({ filter }) => Object.keys(filter))),
+    state.pin.length > 0 && `pins ${state.pin.length}`, list("cap", Object.keys(state.cap)),
     state.diversity > 0 && `diversity ${state.diversity}`, state.min_score !== null && `minimum score ${state.min_score}`,
     { new: "new items", again: "used items" }[state.among],
     state.exclude_seen !== null && `used items ${state.exclude_seen ? "left out" : "allowed"}`].filter(Boolean).join("; ");

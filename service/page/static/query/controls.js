@@ -2,8 +2,10 @@
 
 import { h } from "../app/dom.js";
 import { change, DEFAULTS, state } from "../app/state.js";
+import { createBoosts } from "./boosts.js";
 import { createCaps } from "./caps.js";
 import { createFilters } from "./filters.js";
+import { createPins } from "./pins.js";
 
 const control = (input, name, hint, { extra, wrong } = {}) => {
   input.setAttribute("aria-describedby", `${input.id}-hint`);
@@ -35,7 +37,7 @@ export function createControls() {
   const seen = choice("exclude-seen", [["", "The version’s default"], ["true", "Yes, leave them out"], ["false", "No, they may appear"]]);
   seen.addEventListener("change", () => change({ exclude_seen: seen.value === "" ? null : seen.value === "true" }));
   const [checkedK, checkedMinimum] = [k, minimum].map(checked);
-  const parts = [createFilters(), createCaps()];
+  const parts = [createFilters(), createBoosts(), createPins(), createCaps()];
 
   const put = (input, value) => {
     if (document.activeElement !== input || input.type === "range") input.value = value;
@@ -54,7 +56,7 @@ export function createControls() {
 
   const element = h("div", { class: "controls" },
     control(k, "Number of items", "How many items the answer has, from 1 to 1,000.", checkedK),
-    parts[0].element, parts[1].element,
+    parts.map(({ element: part }) => part),
     control(diversity, "Diversity", "Above 0, an item loses score for its similarity to the items before it.", { extra: shownDiversity }),
     control(minimum, "Minimum score", "Leaves out items below this score. Popular items have counts as scores, so it does not apply to them.", checkedMinimum),
     control(among, "Among", "“For you” has new items, “Buy it again” used ones. A view or a cart of the visit that goes on is no use."),

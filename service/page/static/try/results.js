@@ -4,9 +4,10 @@ import { detailLine, named, nameOf, picture } from "../app/catalog.js";
 import { bar, button, fill, h, spoken } from "../app/dom.js";
 import { score, shares } from "../app/format.js";
 import { addToHistory } from "../app/state.js";
+import { pinItem, unpinItem } from "../query/pins.js";
 import { whyOf } from "./why.js";
 
-const SOURCES = { towers: "towers", popular: "popular", fresh: "new item" };
+const SOURCES = { towers: "towers", popular: "popular", popular_now: "popular now", fresh: "new item" };
 
 /** @param {() => void} onWhy called when an explanation is needed */
 export function createResults(onWhy) {
@@ -31,6 +32,8 @@ export function createResults(onWhy) {
         h("span", { class: `source ${item.source}` }, spoken("source "), SOURCES[item.source] ?? item.source)),
       h("div", { class: "item-actions" },
         button("Why", () => toggle(id), { "aria-expanded": String(isOpen), "aria-controls": panelId, "aria-label": `Why ${name}`, "data-focus": `why ${id}`, class: "quiet" }),
+        button(item.pinned ? "Unpin" : "Pin", () => (item.pinned ? unpinItem(id) : pinItem(id, rank)),
+          { "aria-label": `${item.pinned ? "Unpin" : "Pin"} ${name}`, title: item.pinned ? "Leave it to its score" : "Keep it at this position", "data-focus": `pin ${id}`, class: "quiet" }),
         button("+", () => addToHistory(id), { class: "icon", "aria-label": `Add to the history: ${name}`, title: "Add to the history", "data-focus": `add ${id}` })),
       h("div", { id: panelId, class: "why", hidden: !isOpen }, isOpen && whyOf(item, answer)));
   }

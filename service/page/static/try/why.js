@@ -10,6 +10,7 @@ const PARTS = {
   inner_product: ["Inner product", "of the vectors of the history and the item"],
   temperature: ["Temperature", "the score is the inner product divided by it"],
   item_bias: ["Item bias", "its part of the inner product"],
+  boosts: ["Boosts", "what rules and the request add"],
   towers: ["Towers", "the score without its own past"],
   repeat: ["Own past", "what its own uses in the history add"],
 };
@@ -70,8 +71,15 @@ function parts(explained, item) {
   const rows = Object.entries(explained?.score_parts ?? {}).filter(([name]) => PARTS[name]);
   return h("dl", { class: "pairs" },
     h("div", {}, h("dt", {}, "Score"), h("dd", {}, score(item.score))),
-    rows.map(([name, value]) => h("div", {}, h("dt", {}, PARTS[name][0], h("small", {}, name === "repeat" && explained.uses ? past(explained.uses) : PARTS[name][1])), h("dd", {}, number(value)))),
+    rows.map(([name, value]) => h("div", {}, h("dt", {}, PARTS[name][0], h("small", {}, noteOf(name, explained))), h("dd", {}, number(value)))),
     explained?.score_parts.without_sign && h("div", {}, h("dt", {}, "Sign"), h("dd", {}, "left out")));
+}
+
+/** What a part of the score is; of boosts, the rules that they are of. */
+function noteOf(name, { uses, boosts = [] }) {
+  if (name === "repeat" && uses) return past(uses);
+  if (name === "boosts") return boosts.map(({ rule, by }) => `${rule ?? "the request"} ${signed(by)}`).join(", ");
+  return PARTS[name][1];
 }
 
 function nearestOf(item, version) {
