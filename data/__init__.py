@@ -14,6 +14,7 @@ __all__ = [
     "prepared",
     "progress",
     "ranges",
+    "rows",
     "text",
     "vocabulary",
 ]

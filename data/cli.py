@@ -103,7 +103,8 @@ def prepare(
         typer.Argument(
             metavar="[SOURCE]",
             help="Events as CSV, JSON or Parquet, also compressed; a folder of their parts, or of events, "
-            "items and users files; or a MovieLens folder or zip. Also by URL: s3://..., gs://...",
+            "items and users files; or a MovieLens folder or zip. Also by URL: s3://..., gs://..., "
+            "with --engine table://NAME of a catalog.",
         ),
     ] = None,
     target: Annotated[

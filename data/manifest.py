@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
@@ -166,6 +167,19 @@ def hash_file(path: Path) -> FileHash:
     """Return the size and the SHA-256 of a file."""
     with path.open("rb") as stream:
         return FileHash(sha256=hashlib.file_digest(stream, "sha256").hexdigest(), bytes=path.stat().st_size)
+
+
+Run = Callable[[Callable[[Path], bytes], Sequence[Path]], Iterable[bytes]]
+
+
+def hash_all(paths: Sequence[Path], run: Run = map_ordered) -> dict[Path, FileHash]:
+    """Hash files, several at a time; `run` calls a function for each value, as `map` does."""
+    hashes = run(_hash_as_json, paths)
+    return {path: FileHash.model_validate_json(hashed) for path, hashed in zip(paths, hashes, strict=True)}
+
+
+def _hash_as_json(path: Path) -> bytes:
+    return hash_file(path).model_dump_json().encode()
 
 
 def hash_files(folder: Path) -> dict[str, FileHash]:

@@ -112,16 +112,28 @@ class Objects:
             ) from error
 
 
+TABLE = "table://"
+"""Begins the names of tables of catalogs, which are no objects: Spark reads them."""
+
+
 @contextmanager
-def local_copies(urls: Sequence[str], target: Path) -> Iterator[dict[Place, Path]]:
+def local_copies(urls: Sequence[str], target: Path, has_tables: bool = False) -> Iterator[dict[Place, Path]]:
     """Yield copies of the objects by URL, in a hidden folder beside `target` that goes with the block.
 
-    A `TurretError` of the block names the URLs and not the copies. Raises SourceError for a URL with nothing
-    at it, and as `Objects` does.
+    A table of a catalog has the path of a copy that the block itself writes, if it can (`has_tables`). A
+    `TurretError` of the block names the URLs and not the copies. Raises SourceError for a URL with nothing
+    at it, for a table that the block can't write, and as `Objects` does.
     """
     copies = dict[Place, Path]()
     with temporary_folder(target.parent / f".{target.name}.{uuid.uuid4().hex}.new") as folder:
         for url in urls:
+            if url.startswith(TABLE):
+                if not has_tables:
+                    raise SourceError(
+                        f"{url} is a table of a catalog, which Spark reads; name it with --engine"
+                    )
+                copies[url] = folder / str(len(copies))
+                continue
             objects = Objects(url)
             sizes = objects.sizes()
             if not sizes:

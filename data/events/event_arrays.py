@@ -45,6 +45,11 @@ class Events:
             return np.ones(len(self), dtype=np.bool_)
         return np.isin(self.kinds, kinds)
 
+    def sorted(self) -> "Events":
+        """Return the events sorted by user, part and time (stable)."""
+        parts = [] if self.parts is None else [self.parts]
+        return self.take(stable_order([self.users, *parts, self.times]))
+
     def renumbered(self, users: NDArray[np.int32], items: NDArray[np.int32]) -> "Events":
         """Return the events with user row u as `users[u]` and item row i as `items[i]`."""
         return replace(self, users=users[self.users], items=items[self.items])
@@ -129,9 +134,7 @@ class EventFiles:
             return events.take(np.argsort(buckets, kind="stable")), ends
 
         def sort(bucket: int) -> Events:
-            events = Events(**files.read(edges[bucket], edges[bucket + 1]))
-            parts = [] if events.parts is None else [events.parts]
-            return change(events.take(stable_order([events.users, *parts, events.times])))
+            return change(Events(**files.read(edges[bucket], edges[bucket + 1])).sorted())
 
         # The buckets are end to end, the events of each in the order of the log.
         positions = [*edges]

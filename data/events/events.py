@@ -41,6 +41,7 @@ from turret.data.reading.queries import ORDER
 from turret.data.reading.schema import FilterSettings, PrepareConfig, nulls_of
 from turret.data.reading.tables import EXAMPLES, ROW, Table, have_common_type, readable
 from turret.data.reading.times import TimeReader, choose_reader, further_forms
+from turret.data.rows import LOCAL, Engine, LocalRows, Rows
 from turret.data.vocabulary import ID_LENGTH
 
 PART, VERDICT = "__part", "__verdict"
@@ -52,9 +53,9 @@ _COLUMNS = ("times", "weights", "parts", "labels", "kinds")
 
 @dataclass(frozen=True)
 class Log:
-    """A validated log, as a lazy frame.
+    """A validated log.
 
-    `frame` has one row per source row: ROW, PART, `user` and `item` (ids as keys, see `data.events.ids`),
+    `rows` has one row per source row: ROW, PART, `user` and `item` (ids as keys, see `data.events.ids`),
     `time`, `weight`, LABEL and KIND (if any), the raw columns as `raw_...`, and VERDICT: null for an event,
     else the reason why the row is no event. `kinds` is the table of kinds. `notes` are sentences for people,
     and so are `doubts`, which are about ids that are changed on reading. `numeric` tells by role whether ids
@@ -62,7 +63,7 @@ class Log:
     and `names` the source names of the raw columns.
     """
 
-    frame: pl.LazyFrame
+    rows: Rows
     time: TimeReader
     has_weights: bool
     has_labels: bool
@@ -85,19 +86,21 @@ class Log:
 
     def columns(self) -> dict[str, DTypeLike]:
         """Return the types of this log's columns of `data.events.event_arrays.Events`."""
-        rows = pl.DataFrame(schema=self.rows().collect_schema())
+        rows = pl.DataFrame(schema=self.values().schema())
         users_and_items: dict[str, DTypeLike] = {"users": np.int32, "items": np.int32}
         return users_and_items | {name: rows[name].to_numpy().dtype for name in _COLUMNS if name in rows}
 
     def pieces(self) -> Iterator[pl.DataFrame]:
-        """Yield `rows` in batches."""
+        """Yield the `values` of rows of this process in batches."""
+        values = self.values()
+        assert isinstance(values, LocalRows)
         with readable(self.path):
-            yield from self.rows().collect_batches(chunk_size=PIECE, engine="streaming")
+            yield from values.frame.collect_batches(chunk_size=PIECE, engine="streaming")
 
-    def rows(self) -> pl.LazyFrame:
+    def values(self) -> Rows:
         """Return all rows in order: ids as keys, the other columns of `Events`, VERDICT, and LABEL if any."""
         label = pl.col(KIND) >= 0 if self.kinds else pl.lit(True)
-        has_column = LABEL in self.frame.collect_schema()
+        has_column = LABEL in self.rows.schema()
         columns = {"times": pl.col("time")}
         if self.has_weights:
             columns["weights"] = pl.col("weight")
@@ -107,11 +110,8 @@ class Log:
             columns["labels"] = (label & (pl.col(LABEL) == 1) if has_column else label).cast(pl.Int8)
         if self.kinds:
             columns["kinds"] = pl.col(KIND)
-        return self.frame.select("user", "item", VERDICT, *[LABEL] * has_column, **columns)
-
-    def events(self, rows: pl.DataFrame, users: NDArray[np.int32], items: NDArray[np.int32]) -> Events:
-        """Return some of `rows`, all of them events, with the numbers of their users and items."""
-        return Events(users, items, **{name: rows[name].to_numpy() for name in _COLUMNS if name in rows})
+        names = ["user", "item", VERDICT, *[LABEL] * has_column]
+        return self.rows.then(lambda frame: frame.select(*names, **columns))
 
     def dropped_rows(self, counts: Mapping[str, int]) -> tuple[list[BadRows], list[Removed]]:
         """Return bad rows by kind, with examples, and removed rows by filter, from `counts` by verdict."""
@@ -125,24 +125,23 @@ class Log:
 
     def further_forms(self) -> tuple[str, ...]:
         """Return the formats of the times that could not be read, as far as the formats are known."""
-        if self.frame.collect_schema()["raw_time"] != pl.String:
+        if self.rows.schema()["raw_time"] != pl.String:
             return ()
-        unread = self.frame.filter(pl.col(VERDICT) == UNREADABLE_TIME).select("raw_time").head(PIECE)
+        is_unread = pl.col(VERDICT) == UNREADABLE_TIME
         with readable(self.path):
-            return further_forms(
-                self.time, unread.collect(engine="streaming")["raw_time"], self.names["raw_time"]
-            )
+            unread = self.rows.first(PIECE, lambda frame: frame.filter(is_unread).select("raw_time"))
+        return further_forms(self.time, unread["raw_time"], self.names["raw_time"])
 
     def verdicts_by_kind(self) -> dict[str, Counter[str | None]]:
         """Count the rows of each target and signal by verdict, None for events, without filtered rows."""
         is_filtered = pl.col(VERDICT).is_in(_FILTERS).fill_null(False)
-        counts = self.frame.filter(~is_filtered).group_by(KIND, VERDICT).len()
         names = read_kinds(self.kinds)
         verdicts = {name: Counter[str | None]() for name in names}
         with readable(self.path):
-            for code, verdict, count in counts.collect(engine="streaming").iter_rows():
-                if code is not None and code >= 0:
-                    verdicts[names[code]][verdict] = count
+            counts = self.rows.collect(lambda frame: frame.filter(~is_filtered).group_by(KIND, VERDICT).len())
+        for code, verdict, count in counts.iter_rows():
+            if code is not None and code >= 0:
+                verdicts[names[code]][verdict] += count
         return verdicts
 
     def bad_rows_of_kind(self, name: str, verdicts: Mapping[str | None, int]) -> list[BadRows]:
@@ -159,11 +158,10 @@ class Log:
         ]
 
     def _examples(self, verdict: str, condition: pl.Expr | bool = True) -> list[dict[str, Any]]:
-        raw = [name for name in self.frame.collect_schema().names() if name.startswith("raw_")]
-        matches = self.frame.filter((pl.col(VERDICT) == verdict) & condition)
-        first = matches.head(EXAMPLES).select(ROW, PART, *raw)
+        raw = [name for name in self.rows.schema().names() if name.startswith("raw_")]
+        matches = (pl.col(VERDICT) == verdict) & condition
         with readable(self.path):
-            rows = first.collect(engine="streaming")
+            rows = self.rows.first(EXAMPLES, lambda frame: frame.filter(matches).select(ROW, PART, *raw))
         if verdict == WRONG_CLOCK:
             day = self.time.value.cast(pl.Datetime("ms")).dt.date()
             rows = rows.with_columns(pl.format("{} ({})", "raw_time", day).alias("raw_time"))
@@ -184,16 +182,17 @@ def validate(
     config: PrepareConfig,
     catalog: pl.Series | None = None,
     forms: Sequence[str] = (),
+    engine: Engine = LOCAL,
 ) -> Log:
     """Validate the rows of all parts; `catalog` are the ids of the items file, as text.
 
-    `forms` are formats of times that the first rows do not show.
+    `forms` are formats of times that the first rows do not show; `engine` reads the rows.
 
     Raises ColumnError when columns differ in type between parts, or don't fit their role.
     """
     form, filters, kinds = config.format, config.filters, config.kinds
     names = {f"raw_{role}": name for role, name in columns if name is not None}
-    raw = _raw(parts, names, form.decimal)
+    raw = _raw(parts, names, form.decimal, engine)
     with readable(parts[0][1].path):
         time = TimeReader("position", pl.col(ROW), "the order of the rows")
         if columns.time is not None:
@@ -207,12 +206,14 @@ def validate(
         ids["raw_user"] = replace(ids["raw_user"], dtype=pl.String(), is_float=False)
         notes.append(note)
     if columns.negatives is not None:
-        raw = one_row_an_item(raw, columns, ids["raw_item"].nulls, form.list_separator or "|")
+        nulls, list_separator = ids["raw_item"].nulls, form.list_separator or "|"
+        raw = raw.then(lambda frame: one_row_an_item(frame, columns, nulls, list_separator))
         # Each negative is a row with an id now.
         ids |= id_columns(raw, {"raw_item": names["raw_item"]}, form.nulls)
     kind = kind_name(columns, filters.default_kind, form.nulls) if kinds else None
-    frame = raw.with_columns(**_values(raw.collect_schema(), columns, time, kind, kinds, ids, form.decimal))
-    schema = frame.collect_schema()
+    values = _values(raw.schema(), columns, time, kind, kinds, ids, form.decimal)
+    rows = raw.then(lambda frame: frame.with_columns(**values))
+    schema = rows.schema()
     if "weight" not in schema and filters.min_weight is not None:
         raise ColumnError("min_weight needs weights; name their column with --weight")
     verdicts = _verdicts(schema, columns, filters, time, ids, form.nulls)
@@ -220,12 +221,12 @@ def validate(
         verdicts = [(kind.is_null(), NO_KIND), (pl.col(KIND).is_null(), KIND_FILTER), *verdicts]
     if catalog is not None:
         known = as_keys(catalog, schema["item"]).to_frame("item").with_columns(__known=True)
-        frame = frame.join(known.lazy(), on="item", how="left", maintain_order="left")
+        rows = rows.then(lambda frame: frame.join(known.lazy(), on="item", how="left", maintain_order="left"))
         verdicts.append((pl.col("__known").is_null(), UNKNOWN_ITEM))
     changed = [column for column in ids.values() if column.is_changed]
     verdict = pl.coalesce(*(pl.when(condition).then(pl.lit(name)) for condition, name in verdicts))
     return Log(
-        frame=frame.with_columns(verdict.alias(VERDICT)),
+        rows=rows.then(lambda frame: frame.with_columns(verdict.alias(VERDICT))),
         time=time,
         has_weights="weight" in schema,
         has_labels=LABEL in schema or bool(kinds and negative_kinds(kinds)),
@@ -238,14 +239,16 @@ def validate(
     )
 
 
-def _raw(parts: Sequence[tuple[int | None, Table]], names: dict[str, str], decimal: str) -> pl.LazyFrame:
+def _raw(
+    parts: Sequence[tuple[int | None, Table]], names: dict[str, str], decimal: str, engine: Engine
+) -> Rows:
     """Return the columns of all parts; times that are numbers, as days of a spreadsheet, have a point."""
-    frames = []
-    for part, table in parts:
-        picked = [pl.col(name).alias(raw) for raw, name in names.items()]
-        frames.append(
-            table.frame.select(pl.col(ROW).cast(pl.Int64), pl.lit(part, pl.Int8).alias(PART), *picked)
-        )
+
+    def picked(frame: pl.LazyFrame, part: int | None) -> pl.LazyFrame:
+        row, number = pl.col(ROW).cast(pl.Int64), pl.lit(part, pl.Int8).alias(PART)
+        return frame.select(row, number, *(pl.col(name).alias(raw) for raw, name in names.items()))
+
+    frames = [picked(table.frame, part) for part, table in parts]
     schemas = [frame.collect_schema() for frame in frames]
     for raw, name in names.items() if len(parts) > 1 else ():
         if not have_common_type(*(schema[raw] for schema in schemas)):
@@ -257,11 +260,16 @@ def _raw(parts: Sequence[tuple[int | None, Table]], names: dict[str, str], decim
                 f"column {name!r} differs in type between the parts: it holds {' and '.join(held)}; give all "
                 "parts the same types"
             )
-    frame = pl.concat(frames, how="vertical_relaxed")
-    if decimal != "." and frame.collect_schema().get("raw_time") == pl.String:
-        frame = frame.with_columns(pl.col("raw_time").str.replace(r"^\s*(\d+),(\d+)\s*$", "$1.$2"))
+    rows = engine.rows(
+        pl.concat(frames, how="vertical_relaxed"),
+        lambda count: [picked(piece, part) for part, table in parts for piece in table.pieces(count)],
+        parts[0][1].path,
+    )
+    if decimal != "." and rows.schema().get("raw_time") == pl.String:
+        number = pl.col("raw_time").str.replace(r"^\s*(\d+),(\d+)\s*$", "$1.$2")
+        rows = rows.then(lambda frame: frame.with_columns(number))
     # Some writers store missing floats as NaN.
-    return frame.with_columns(cs.float().fill_nan(None))
+    return rows.then(lambda frame: frame.with_columns(cs.float().fill_nan(None)))
 
 
 def _values(
@@ -346,6 +354,11 @@ def _verdicts(
     return verdicts
 
 
+def events_of(rows: pl.DataFrame, users: NDArray[np.int32], items: NDArray[np.int32]) -> Events:
+    """Return some of `Log.values`, all of them events, with the numbers of their users and items."""
+    return Events(users, items, **{name: rows[name].to_numpy() for name in _COLUMNS if name in rows})
+
+
 def read_events(log: Log, work: Path) -> tuple[EventFiles, pl.Series, pl.Series, Counter[str], Counter[int]]:
     """Read `log` in pieces, and write its events into the folder `work`, in the order of the source.
 
@@ -353,7 +366,7 @@ def read_events(log: Log, work: Path) -> tuple[EventFiles, pl.Series, pl.Series,
     order of their discovery, the number of other rows by verdict, and the number of events by label. Raises
     SourceError when the source can't be read completely.
     """
-    schema = log.frame.collect_schema()
+    schema = log.rows.schema()
     interners = [IdInterner(schema[role]) for role in ("user", "item")]
     verdicts, labels = Counter[str](), Counter[int]()
     with EventFiles(work / "log", log.columns()) as files, ThreadPoolExecutor(len(interners)) as pool:
@@ -364,5 +377,5 @@ def read_events(log: Log, work: Path) -> tuple[EventFiles, pl.Series, pl.Series,
             if LABEL in rows.columns:
                 labels.update(dict(rows[LABEL].value_counts().iter_rows()))
             users, items = pool.map(IdInterner.numbers, interners, (rows["user"], rows["item"]))
-            files.write(log.events(rows, users, items))
+            files.write(events_of(rows, users, items))
     return files, interners[0].ids, interners[1].ids, verdicts, labels

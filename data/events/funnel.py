@@ -31,19 +31,22 @@ def propose_kinds(log: Log) -> tuple[KindTable, str]:
     column = log.names["raw_kind"]
     none = f"kinds: the events of column {column!r} are no funnel, so all events are alike"
     name = pl.col("raw_kind").cast(pl.String).str.strip_chars().alias(_KIND)
-    names = log.frame.select(name).drop_nulls().filter(pl.col(_KIND) != "")
+    names = log.rows.then(lambda frame: frame.select(name).drop_nulls().filter(pl.col(_KIND) != ""))
     with readable(log.path):
-        if names.head(_FIRST).unique().collect(engine="streaming").height > _MOST_KINDS:
+        if names.first(_FIRST, lambda frame: frame)[_KIND].n_unique() > _MOST_KINDS:
             return {}, none
-        counts = names.group_by(_KIND).len().collect(engine="streaming")
+        counts = names.collect(lambda frame: frame.group_by(_KIND).len()).group_by(_KIND).sum()
         sizes = dict(counts.sort("len", _KIND, descending=[True, False]).iter_rows())
         total = sum(sizes.values())
         chosen = [kind for kind in sizes if not _NEGATIVE.search(kind)]
         if not 2 <= len(chosen) <= len(sizes) <= _MOST_KINDS:
             return {}, none
-        sampled = pl.col("user").hash() % math.ceil(total / _SAMPLE) == 0
-        rows = log.frame.filter(pl.col(VERDICT).is_null() & sampled)
-        sample = rows.select("user", "item", "time", ROW, name).collect(engine="streaming")
+        is_sampled = pl.col("user").hash() % math.ceil(total / _SAMPLE) == 0
+        sample = log.rows.collect(
+            lambda frame: frame.filter(pl.col(VERDICT).is_null() & is_sampled).select(
+                "user", "item", "time", ROW, name
+            )
+        )
     figures = _figures(sample.filter(pl.col(_KIND).is_in(chosen)))
     late = [
         kind for kind in chosen if sizes[kind] <= _RARE * total and figures.get(kind, (0.0,))[0] >= _FOLLOWS

@@ -1,6 +1,6 @@
 """Ids: the keys of a column, the numbers of distinct keys, and their vocabulary."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,6 +12,7 @@ from turret.data.events.dropped_rows import INEXACT, ROUNDED
 from turret.data.reading.columns import ONE_ROW_AN_EVENT
 from turret.data.reading.numbers import SCIENTIFIC, is_rounded
 from turret.data.reading.schema import NULLS, nulls_of
+from turret.data.rows import Rows
 from turret.data.vocabulary import BLANKS, NORMAL_FORM, Vocabulary, is_canonical_integer
 
 
@@ -152,40 +153,56 @@ class IdColumn:
         return pl.when(~integers.is_in(values)).then(integers) if values else integers
 
 
-def id_columns(frame: pl.LazyFrame, names: Mapping[str, str], nulls: Sequence[str]) -> dict[str, IdColumn]:
-    """Return the id columns of a frame by their names in the frame; `names` has the names in the source.
+def id_columns(rows: Rows, names: Mapping[str, str], nulls: Sequence[str]) -> dict[str, IdColumn]:
+    """Return the id columns of `rows` by their names there; `names` has the names in the source.
 
     `nulls` are entries TEXT and COLUMN=TEXT of texts that are no ids.
     """
-    schema = frame.collect_schema()
+    schema = rows.schema()
     columns = {raw: IdColumn(raw, name, schema[raw], nulls_of(nulls, name)) for raw, name in names.items()}
     texts = {raw: column.text() for raw, column in columns.items() if column.dtype in _TEXTS}
-    if texts:
-        first = frame.head(_SAMPLE).select(
-            *(pl.col(raw).cast(pl.String) for raw in texts),
-            *(text.alias(f"{raw} as id") for raw, text in texts.items()),
-        )
-        sample = first.collect(engine="streaming")
-        for raw in texts:
-            is_scientific = bool(sample[raw].str.strip_chars().str.contains(SCIENTIFIC).any())
-            is_changed = bool((sample[raw] != sample[f"{raw} as id"]).any())
-            columns[raw] = replace(columns[raw], is_scientific=is_scientific, is_changed=is_changed)
+    if not texts:
+        return columns
+    values = [pl.col(raw).cast(pl.String) for raw in texts]
+    as_ids = [text.alias(f"{raw} as id") for raw, text in texts.items()]
+    sample = rows.head(_SAMPLE).collect(lambda frame: frame.select(*values, *as_ids))
+    for raw in texts:
+        is_scientific = bool(sample[raw].str.strip_chars().str.contains(SCIENTIFIC).any())
+        is_changed = bool((sample[raw] != sample[f"{raw} as id"]).any())
+        columns[raw] = replace(columns[raw], is_scientific=is_scientific, is_changed=is_changed)
     numbers = {raw: text.str.contains(_NUMBER).all() for raw, text in texts.items()}
-    values = {raw: pl.col(raw).cast(pl.String).str for raw in texts}
+    strings = {raw: pl.col(raw).cast(pl.String).str for raw in texts}
     floats = {
-        raw: (text.ends_with(".0") | text.contains("e+", literal=True)).any() for raw, text in values.items()
+        raw: (text.ends_with(".0") | text.contains("e+", literal=True)).any() for raw, text in strings.items()
     }
-    powers = {raw: text.contains_any(["e", "E"]).any() for raw, text in values.items()}
+    powers = {raw: text.contains_any(["e", "E"]).any() for raw, text in strings.items()}
     # Nearly always the first rows show that texts are no numbers, else mostly a pass without patterns does.
-    for rows, conditions in ((frame.head(_SAMPLE), numbers), (frame, floats), (frame, numbers)):
+    for some, conditions, merged in (
+        (rows.head(_SAMPLE), numbers, pl.Expr.all),
+        (rows, floats, pl.Expr.any),
+        (rows, numbers, pl.Expr.all),
+    ):
         if texts:
-            checks = [pl.struct(is_number=conditions[raw], has_power=powers[raw]).alias(raw) for raw in texts]
-            flags = rows.select(checks).collect(engine="streaming").row(0, named=True)
+            flags = _flags(some, {raw: conditions[raw] for raw in texts}, powers, merged)
             for raw in texts:
-                is_scientific = columns[raw].is_scientific or bool(flags[raw]["has_power"])
+                is_scientific = columns[raw].is_scientific or flags[f"{raw} power"]
                 columns[raw] = replace(columns[raw], is_scientific=is_scientific)
-            texts = {raw: text for raw, text in texts.items() if flags[raw]["is_number"]}
+            texts = {raw: text for raw, text in texts.items() if flags[raw]}
     return {raw: replace(column, is_float=raw in texts) for raw, column in columns.items()}
+
+
+def _flags(
+    rows: Rows,
+    conditions: Mapping[str, pl.Expr],
+    powers: Mapping[str, pl.Expr],
+    merged: Callable[[pl.Expr], pl.Expr],
+) -> dict[str, bool]:
+    """Return by column whether its condition holds, whose partial results are `merged`, and its power."""
+    checks = [condition.alias(raw) for raw, condition in conditions.items()]
+    checks += [powers[raw].alias(f"{raw} power") for raw in conditions]
+    flags = rows.collect(lambda frame: frame.select(checks))
+    whole = [merged(pl.col(raw)) for raw in conditions]
+    return flags.select(*whole, *(pl.col(f"{raw} power").any() for raw in conditions)).row(0, named=True)
 
 
 def changed_note(columns: Sequence[IdColumn]) -> str:

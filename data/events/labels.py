@@ -11,6 +11,7 @@ from turret.data.manifest import Columns
 from turret.data.progress import counted
 from turret.data.reading.schema import nulls_of
 from turret.data.reading.tables import Table, readable
+from turret.data.rows import LOCAL, Engine
 
 KIND, KIND_FILTER = "__kind", "kinds"
 LABEL = "label"
@@ -112,17 +113,23 @@ def kind_name(columns: Columns, default: str | None, nulls: Sequence[str]) -> pl
 
 
 def refuse_absent_kinds(
-    parts: Sequence[tuple[int | None, Table]], columns: Columns, kinds: KindTable, default: str | None
+    parts: Sequence[tuple[int | None, Table]],
+    columns: Columns,
+    kinds: KindTable,
+    default: str | None,
+    engine: Engine = LOCAL,
 ) -> None:
     """Raise ColumnError for a kind of the table that no row has: a misspelt kind would remove events."""
     absent, frequencies = {*kinds} - {default}, Counter[str]()
     if columns.kind is None or not absent:
         return
+    kind = pl.col(columns.kind).cast(pl.String).str.strip_chars().alias("kind")
     for _, table in parts:
-        names = table.frame.select(pl.col(columns.kind).cast(pl.String).str.strip_chars().alias("kind"))
         with readable(table.path):
-            counts = names.drop_nulls().group_by("kind").len().collect(engine="streaming")
-        frequencies.update(dict(counts.iter_rows()))
+            counts = table.rows(engine).collect(
+                lambda frame: frame.select(kind).drop_nulls().group_by("kind").len()
+            )
+        frequencies.update(Counter(dict(counts.group_by("kind").sum().iter_rows())))
     absent -= frequencies.keys()
     if not absent:
         return

@@ -8,14 +8,15 @@ from turret.data.events.ids import IdColumn
 from turret.data.moments import milliseconds_of
 from turret.data.progress import counted
 from turret.data.reading.tables import ROW
+from turret.data.rows import Rows
 from turret.data.vocabulary import STRANGER
 
 _USER, _SESSION, _NUMBER, _NAME = "__user", "__session", "__number", "__name"
 
 
 def with_strangers(
-    raw: pl.LazyFrame, part: str, ids: Mapping[str, IdColumn], time: pl.Expr, gap: str | None
-) -> tuple[pl.LazyFrame, str]:
+    raw: Rows, part: str, ids: Mapping[str, IdColumn], time: pl.Expr, gap: str | None
+) -> tuple[Rows, str]:
     """Give each row of a session without a user a user, as text in `raw_user`, and describe these rows.
 
     ROW and the column `part` identify a row. A row without a user gets the next user who logs in during its
@@ -29,11 +30,15 @@ def with_strangers(
     )
     if ids["raw_user"].name == ids["raw_session"].name:  # a log without users names the sessions twice
         user = pl.lit(None, pl.String)
-    rows = raw.select(
-        ROW, part, user.alias(_USER), session.alias(_SESSION), time.cast(pl.Float64).alias("time")
-    ).filter(pl.col(_SESSION).is_not_null())
-    strange = rows.filter(pl.col(_USER).is_null()).select(pl.col(_SESSION).unique())
-    session_rows = rows.join(strange, on=_SESSION, how="semi").collect(engine="streaming")
+    moment = time.cast(pl.Float64).alias("time")
+    rows = raw.then(
+        lambda frame: frame.select(ROW, part, user.alias(_USER), session.alias(_SESSION), moment).drop_nulls(
+            _SESSION
+        )
+    )
+    is_strange = pl.col(_USER).is_null()
+    strange = rows.collect(lambda frame: frame.filter(is_strange).select(pl.col(_SESSION).unique())).unique()
+    session_rows = rows.collect(lambda frame: frame.join(strange.lazy(), on=_SESSION, how="semi"))
     session_rows = session_rows.sort(_SESSION, "time", part, ROW, nulls_last=True)
     is_new = pl.lit(False)
     if gap is not None:
@@ -45,14 +50,15 @@ def with_strangers(
     stranger = pl.concat_str(pl.lit(STRANGER), _SESSION, number)
     named = session_rows.with_columns(known.alias(_USER), pl.col(_USER).is_null().alias("__is_missing"))
     named = named.filter("__is_missing").with_columns(pl.coalesce(_USER, stranger).alias(_NAME))
-    joined = raw.join(
-        named.lazy().select(ROW, part, _NAME),
-        on=[ROW, part],
-        how="left",
-        nulls_equal=True,
-        maintain_order="left",
+    names = named.select(ROW, part, _NAME)
+    joined = raw.then(
+        lambda frame: (
+            frame.join(names.lazy(), on=[ROW, part], how="left", nulls_equal=True, maintain_order="left")
+            .with_columns(pl.coalesce(user, _NAME).alias("raw_user"))
+            .drop(_NAME)
+        )
     )
-    return joined.with_columns(pl.coalesce(user, _NAME).alias("raw_user")).drop(_NAME), _sentence(named)
+    return joined, _sentence(named)
 
 
 def _sentence(named: pl.DataFrame) -> str:

@@ -26,7 +26,7 @@ from turret.data.reading.schema import FilterSettings
 from turret.data.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from turret.data.events.spark import SparkEvents
+    from turret.data.spark.reading import SparkEvents
 
 Result = TypeVar("Result")
 Mask = NDArray[np.bool_]

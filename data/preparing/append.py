@@ -21,7 +21,7 @@ from turret.data.events.events import Log
 from turret.data.events.ids import as_keys
 from turret.data.histories.accounts import left_out_of, save_left_out
 from turret.data.histories.histories import Histories, build_histories
-from turret.data.manifest import BadRows, DataManifest, Removed
+from turret.data.manifest import BadRows, DataManifest, Removed, hash_all
 from turret.data.object_stores import Place, local_copies
 from turret.data.prepared import LOOSE, PreparedData
 from turret.data.preparing.prepare import (
@@ -114,7 +114,9 @@ def _append(
             count = len(ingested.events)
             histories = _histories_of_both(old, ingested, config, folder, Path(work))
             advance(1)
-        report = complete(folder, target, config, ingested, histories, copies)
+        report = complete(
+            folder, target, config, ingested, histories, copies, hash_all(ingested.source.files)
+        )
         manifest = _manifest(old.manifest, report.manifest)
         manifest.save(folder)
         advance(1)

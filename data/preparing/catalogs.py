@@ -30,6 +30,7 @@ from turret.data.reading.columns import USUAL, Role, choose, require
 from turret.data.reading.markup import MARKS, plain_value
 from turret.data.reading.schema import FeatureColumns, FormatSettings, PrepareConfig
 from turret.data.reading.tables import EXAMPLES, OWN, ROW, Source, Table, readable
+from turret.data.rows import LocalRows
 from turret.data.vocabulary import STRANGER, Id, Vocabulary, is_canonical_integer
 
 _ID = f"{OWN}id"
@@ -87,7 +88,7 @@ def read_entity_table(
     with readable(table.path):
         frame = table.frame.collect(engine="streaming")
     frame = frame.unique([name for name in frame.columns if name != ROW], keep="first", maintain_order=True)
-    ids = id_columns(frame.lazy(), {id_column: id_column}, settings.nulls)[id_column]
+    ids = id_columns(LocalRows(frame.lazy()), {id_column: id_column}, settings.nulls)[id_column]
     frame = frame.with_columns(ids.text().alias(_ID))
     is_repeated = pl.col(_ID).is_not_null() & ~pl.col(_ID).is_first_distinct()
     bad = [table.malformed.bad_rows(f"{role}s file: malformed line")] if table.malformed.count else []

@@ -18,6 +18,7 @@ from turret.data.reading.columns import Role
 from turret.data.reading.numbers import numbers
 from turret.data.reading.schema import ColumnSettings, FormatSettings
 from turret.data.reading.times import TimeReader, choose_reader
+from turret.data.rows import LocalRows
 
 # The number of rows by which a column's kind is told.
 _SAMPLE = 100_000
@@ -72,7 +73,7 @@ def _date_reader(values: pl.Series) -> TimeReader | None:
     elif not values.dtype.is_temporal() or values.dtype in (pl.Duration, pl.Time):
         return None
     try:
-        reader = choose_reader(values.to_frame(_VALUE).lazy(), _VALUE, _VALUE, ColumnSettings())
+        reader = choose_reader(LocalRows(values.to_frame(_VALUE).lazy()), _VALUE, _VALUE, ColumnSettings())
     except ColumnError:
         return None
     return reader if reader.kind == "timestamp" else None

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,7 +38,7 @@ from turret.data.events.events import Log, read_events, validate
 from turret.data.events.funnel import propose_kinds, shown_table
 from turret.data.events.ids import as_keys
 from turret.data.events.labels import check_labels, refuse_absent_kinds
-from turret.data.files import locked, map_ordered, new_folder, tried_lock
+from turret.data.files import locked, new_folder, tried_lock
 from turret.data.histories.histories import Histories, build_histories
 from turret.data.histories.partition import partition
 from turret.data.kinds import KindTable
@@ -50,13 +49,14 @@ from turret.data.manifest import (
     Counts,
     DataManifest,
     FeatureSummary,
+    FileHash,
     Removed,
     Time,
     fingerprint,
-    hash_file,
+    hash_all,
     hash_files,
 )
-from turret.data.object_stores import Place, local_copies, with_urls
+from turret.data.object_stores import TABLE, Place, local_copies, with_urls
 from turret.data.preparing.catalogs import EntityTable, read_entity_table, write_catalogs
 from turret.data.preparing.prepare_warnings import count_repeats, doubtful_rows, prepare_warnings
 from turret.data.progress import LOGGER, progress
@@ -64,9 +64,10 @@ from turret.data.reading.columns import KINDS, choose_columns
 from turret.data.reading.open_source import open_source
 from turret.data.reading.schema import PrepareConfig
 from turret.data.reading.tables import EXAMPLES, Source
+from turret.data.rows import LOCAL, Engine
 
 if TYPE_CHECKING:
-    from turret.data.events.spark import SparkEvents
+    from turret.data.spark.reading import SparkEvents
 
 
 def prepare(
@@ -79,26 +80,34 @@ def prepare(
     the bytes of the source are hashed. The events are sorted on disk: memory holds pieces, the ids of
     users and items and some numbers of each, and, for a split by fractions of time, the times. Files in
     object stores are copied to a hidden folder beside `target` first. With `engine`, the master of a
-    Spark cluster or "local", Spark sorts the log into the same output; its workers share the parent
-    folder of `target` with this process. The call waits while another command writes `target`.
+    Spark cluster or "local", Spark reads and sorts the log into the same output; its workers share the
+    log and the parent folder of `target` with this process. The call waits while another command writes
+    `target`.
 
     Raises DataError: for columns that do not exist, for bad rows unless they are to be dropped, when nothing
-    is left, when `target` exists and `overwrite` is false, and as `data.events.spark.spark_session` does.
+    is left, when `target` exists and `overwrite` is false, and as `data.spark.session.spark_session` does.
     """
     target = Path(target)
     with (
         one_writer(target) if overwrite else nullcontext(),
         new_prepared_folder(target, overwrite) as folder,
-        local_copies(config.urls, target) if config.urls else nullcontext(dict[Place, Path]()) as copies,
+        (
+            local_copies(config.urls, target, has_tables=engine is not None)
+            if config.urls
+            else nullcontext(dict[Place, Path]())
+        ) as copies,
         progress("Preparing", 3) as advance,
     ):
         # The work folder is removed with `folder`.
         with (
             tempfile.TemporaryDirectory(dir=folder) as work,
-            nullcontext(read_events) if engine is None else _spark_reader(engine) as read,
+            nullcontext((LOCAL, read_events)) if engine is None else _spark(engine) as (reader, read),
         ):
-            source = open_source(config, Path(work), copies)
-            ingested = ingest_source(config, source, Path(work), read)
+            for url in copies:
+                if reader.write_table is not None and str(url).startswith(TABLE):
+                    reader.write_table(str(url).removeprefix(TABLE), copies[url])
+            source = open_source(config, Path(work), copies, reader)
+            ingested = ingest_source(config, source, Path(work), reader, read)
             if any("=" in entry for entry in config.format.nulls):
                 _refuse_unknown_nulls(config.format.nulls, source)
             advance(1)
@@ -112,9 +121,10 @@ def prepare(
                 Path(work),
                 keep_items=config.queries is not None,
             )
+            sources = hash_all(ingested.source.files, reader.run)
             advance(1)
         config = config.model_copy(update={"kinds": ingested.log.kinds, "kinds_auto": False})
-        report = complete(folder, target, config, ingested, histories, copies)
+        report = complete(folder, target, config, ingested, histories, copies, sources)
         report.manifest.save(folder)
         advance(1)
     return report
@@ -124,18 +134,20 @@ Reader = Callable[
     [Log, Path], tuple["EventFiles | SparkEvents", pl.Series, pl.Series, Counter[str], Counter[int]]
 ]
 _MASTERS = "local, local[THREADS], spark://HOST:PORT, sc://HOST:PORT (Spark Connect), yarn or k8s://URL"
-_MASTER = re.compile(r"local(\[(\d+|\*)\])?|yarn|(spark|sc|k8s)://.+")
+_MASTER = re.compile(r"local(\[(\d+|\*)\]|-cluster\[\d+,\d+,\d+\])?|yarn|(spark|sc|k8s)://.+")
 
 
 @contextmanager
-def _spark_reader(engine: str) -> Iterator[Reader]:
-    """Yield the function that reads a log by the Spark master `engine`."""
+def _spark(engine: str) -> Iterator[tuple[Engine, Reader]]:
+    """Yield the executors of the Spark master `engine`, and the function that reads a log by them."""
     if not _MASTER.fullmatch(engine):  # this error needs no PySpark
         raise ConfigurationError(f"--engine {engine!r} is no Spark master; give {_MASTERS}")
-    from turret.data.events.spark import read_by_spark, spark_session
+    from turret.data.spark.engine import SparkEngine
+    from turret.data.spark.reading import read_by_spark
+    from turret.data.spark.session import spark_session
 
     with spark_session(engine) as session:
-        yield partial(read_by_spark, session)
+        yield SparkEngine(session), read_by_spark
 
 
 @dataclass(frozen=True)
@@ -174,10 +186,11 @@ def ingest_source(
     config: PrepareConfig,
     source: Source,
     work: Path,
+    engine: Engine = LOCAL,
     read: Reader = read_events,
     is_continued: bool = False,
 ) -> IngestedSource:
-    """Validate and read a source by `read`, which is that of Spark or `read_events`, into the folder `work`.
+    """Validate a source on `engine`, and read it by `read`, its function, into the folder `work`.
 
     A log that is continued (`is_continued`) need not have events of every kind. Raises BadRowsError for bad
     rows unless they are to be dropped, EmptyDataError when no row is an event, and the errors of
@@ -199,15 +212,15 @@ def ingest_source(
         users = read_entity_table(source.users, settings.user_id, columns.user, "user", form)
     catalog = None if items is None else items.ids
     if config.kinds and not is_continued:
-        refuse_absent_kinds(source.parts, columns, config.kinds, config.filters.default_kind)
+        refuse_absent_kinds(source.parts, columns, config.kinds, config.filters.default_kind, engine)
     elif not is_continued and config.queries is None and (usual or config.kinds_auto):
-        kinds, note = _proposed(source, with_kind, config)
+        kinds, note = _proposed(source, with_kind, config, engine)
         config = config.model_copy(update={"kinds": kinds})
-    log = validate(source.parts, columns, config, catalog)
+    log = validate(source.parts, columns, config, catalog, (), engine)
     events, user_ids, item_ids, verdicts, labels = read(log, work)
     # Rows of other systems, and of rare kinds, may have times in another format.
     while UNREADABLE_TIME in verdicts and (forms := log.further_forms()):
-        log = validate(source.parts, columns, config, catalog, (*log.time.forms, *forms))
+        log = validate(source.parts, columns, config, catalog, (*log.time.forms, *forms), engine)
         events, user_ids, item_ids, verdicts, labels = read(log, work)
     log = replace(log, notes=(*log.notes, note)) if note else log
     if config.queries is not None and catalog is not None:
@@ -219,7 +232,7 @@ def ingest_source(
     if by_kind and (told := _bad_by_kind(by_kind)):
         log = replace(log, notes=(*log.notes, f"bad rows by kind: {told}"))
     bad_rows = [*(malformed.bad_rows("malformed line") for malformed in lines), *bad_rows]
-    doubts = (*log.doubts, *doubtful_rows(source, log.time, columns))
+    doubts = (*log.doubts, *doubtful_rows(source, log.time, columns, engine))
     ingested = IngestedSource(
         source, columns, log, events, user_ids, item_ids, items, users, bad_rows, removed, doubts
     )
@@ -230,7 +243,9 @@ def ingest_source(
     return ingested
 
 
-def _proposed(source: Source, columns: Columns, config: PrepareConfig) -> tuple[KindTable, str]:
+def _proposed(
+    source: Source, columns: Columns, config: PrepareConfig, engine: Engine
+) -> tuple[KindTable, str]:
     """Propose a table of kinds for a log without such a table, and return it with sentences about it.
 
     The table is empty unless `kinds_auto` is set. Raises ColumnError if it is set and there is no column of
@@ -241,7 +256,7 @@ def _proposed(source: Source, columns: Columns, config: PrepareConfig) -> tuple[
             raise ColumnError("--kinds auto needs a column of kinds; name it with --kind-column")
         return {}, ""
     columns = columns.model_copy(update={"session": None})
-    table, note = propose_kinds(validate(source.parts, columns, config))
+    table, note = propose_kinds(validate(source.parts, columns, config, engine=engine))
     if not table:
         return {}, note if config.kinds_auto else ""
     shown = shown_table(columns.kind or "", table)
@@ -309,8 +324,12 @@ def complete(
     ingested: IngestedSource,
     histories: Histories,
     copies: Mapping[Place, Path],
+    sources: Mapping[Path, FileHash],
 ) -> PrepareReport:
-    """Split the histories in `folder`, and write everything else except the manifest."""
+    """Split the histories in `folder`, and write everything else except the manifest.
+
+    `sources` are the digests of the files of the source.
+    """
     time, columns = ingested.log.time, ingested.columns
     splits, split = partition(histories, config.split, time)
     np.save(folder / "offsets.npy", histories.offsets, allow_pickle=False)
@@ -328,8 +347,7 @@ def complete(
     repeats = count_repeats(
         histories, splits, time.kind == "timestamp", columns.kind is not None, ingested.log.kinds
     )
-    files, sources = hash_files(folder), ingested.source.files
-    doubts = ingested.doubts
+    files, doubts = hash_files(folder), ingested.doubts
     warnings = prepare_warnings(ingested.source, ingested.log, columns, histories, repeats, doubts)
     names, sentences = [path.as_posix() for path in sources], [*notes, *warnings]
     if copies:
@@ -338,7 +356,7 @@ def complete(
         counts=Counts(events=len(histories), users=len(histories.users), items=len(histories.items)),
         columns=columns if config.queries is None else columns.model_copy(update={"time": None}),
         settings=json.loads(text_without_credentials(config.model_dump_json())),
-        sources=dict(zip(names, map_ordered(hash_file, sources), strict=True)),
+        sources=dict(zip(names, sources.values(), strict=True)),
         bad_rows=ingested.bad_rows,
         removed=[*ingested.removed, *histories.removed],
         time=Time(

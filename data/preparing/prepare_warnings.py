@@ -22,6 +22,7 @@ from turret.data.ranges import distinct
 from turret.data.reading.queries import ORDER
 from turret.data.reading.tables import Source, readable
 from turret.data.reading.times import TimeReader
+from turret.data.rows import LOCAL, Engine
 
 VISIT_GAP = 30 * 60_000
 """The milliseconds without an event of a user that end a visit: the half hour of web analytics."""
@@ -120,7 +121,9 @@ _EASY = (
 )
 
 
-def doubtful_rows(source: Source, time: TimeReader, columns: Columns) -> Iterator[str]:
+def doubtful_rows(
+    source: Source, time: TimeReader, columns: Columns, engine: Engine = LOCAL
+) -> Iterator[str]:
     """Yield one sentence per cause for which rows that are read as events may be none.
 
     The function reads the source, which may be gone with the folder of its copies when all is written.
@@ -147,13 +150,12 @@ def doubtful_rows(source: Source, time: TimeReader, columns: Columns) -> Iterato
     number = pl.col(quantities).cast(pl.String, strict=False).str.replace(",", ".", literal=True)
     number = number.cast(pl.Float64, strict=False)
     with readable(table.path):
-        counts = (
-            table.frame.select(
+        parts = table.rows(engine).collect(
+            lambda frame: frame.select(
                 (number <= 0).sum(), state.str.contains(_UNDONE).sum(), flag.str.contains(_TRUE).sum()
             )
-            .collect()
-            .row(0, named=True)
         )
+    counts = parts.sum().row(0, named=True)
     for name in (name for name in quantities if counts[name]):
         yield (
             f"{name!r} is zero or below in {counted(counts[name], 'row')}, as in a return: "

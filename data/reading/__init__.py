@@ -1,3 +1,13 @@
 """Files of events, items and users of any supported format, as polars frames."""
 
-__all__ = ["columns", "datasets", "markup", "numbers", "open_source", "queries", "schema", "tables", "times"]
+__all__ = [
+    "columns",
+    "datasets",
+    "markup",
+    "numbers",
+    "open_source",
+    "queries",
+    "schema",
+    "tables",
+    "times",
+]

@@ -66,16 +66,10 @@ def _holds_values(path: Path) -> bool:
 
 
 def _scan(path: Path, schema: dict[str, pl.DataType] | None = None) -> pl.LazyFrame:
-    # Types are inferred from all lines, as texts may follow numbers. The path is no pattern.
-    frame = pl.scan_ndjson(
-        glob.escape(str(path)),
-        schema=schema,
-        infer_schema_length=None,
-        row_index_name=ROW,
-        row_index_offset=1,
-    )
-    frame.collect_schema()
-    return frame
+    pattern = glob.escape(str(path))
+    if schema is None:  # types are inferred once, and from all lines, as texts may follow numbers
+        schema = dict(pl.scan_ndjson(pattern, infer_schema_length=None).collect_schema())
+    return pl.scan_ndjson(pattern, schema=schema, row_index_name=ROW, row_index_offset=1)
 
 
 def _spread(path: Path, target: Path) -> bool:

@@ -20,14 +20,19 @@ from turret.data.reading.readers import (
 )
 from turret.data.reading.schema import FileFormat, FilesSplit, PrepareConfig
 from turret.data.reading.tables import Source, Table
+from turret.data.rows import LOCAL, Engine
 
 EVENTS = ("events", "interactions", "ratings", "transactions", "orders", "purchases", "clicks", "views")
 ITEMS = ("items", "products", "movies", "articles", "videos")
 USERS = ("users", "customers")
 
 
-def open_source(config: PrepareConfig, work: Path, copies: Mapping[Place, Path]) -> Source:
+def open_source(
+    config: PrepareConfig, work: Path, copies: Mapping[Place, Path], engine: Engine = LOCAL
+) -> Source:
     """Open the source of `config`, with the `copies` of URLs; `work` is a folder for temporary files.
+
+    `engine` reads the files of events, and this process those of items and users, and of queries.
 
     Raises SourceError for paths that do not exist or hold no events, and ConfigurationError for features and
     fields without a file of items or users.
@@ -44,7 +49,7 @@ def open_source(config: PrepareConfig, work: Path, copies: Mapping[Place, Path])
     elif isinstance(config.split, FilesSplit):
         files = (config.split.train, config.split.validation, config.split.test)
         parts = (
-            (part, scan(copies.get(file, Path(file)), config.format, work))
+            (part, scan(copies.get(file, Path(file)), config.format, work, engine))
             for part, file in enumerate(files)
             if file
         )
@@ -53,9 +58,9 @@ def open_source(config: PrepareConfig, work: Path, copies: Mapping[Place, Path])
         assert config.source is not None
         path = copies.get(config.source, Path(config.source))
         if config.format.kind == "movielens" or path.is_dir() or path.suffix.lower() == ".zip":
-            source = _open_folder(path, config, work, [*tables.values()])
+            source = _open_folder(path, config, work, [*tables.values()], engine)
         else:
-            source = Source(((None, scan(path, config.format, work)),))
+            source = Source(((None, scan(path, config.format, work, engine)),))
     source = replace(source, items=tables.get("items", source.items), users=tables.get("users", source.users))
     if source.items is None and ((config.item_features and config.item_features.by_kind()) or config.fields):
         raise ConfigurationError("item_features and fields require an items file; name it with --items")
@@ -73,7 +78,9 @@ def _scan_entities(path: Path, config: PrepareConfig, name: str, work: Path) -> 
     return scan(path, settings, work)
 
 
-def _open_folder(path: Path, config: PrepareConfig, work: Path, others: Sequence[Table]) -> Source:
+def _open_folder(
+    path: Path, config: PrepareConfig, work: Path, others: Sequence[Table], engine: Engine
+) -> Source:
     """Open a folder or an archive of events; the files of the tables `others` hold no events.
 
     A folder has events and, optionally, items and users under usual names. Without a usual name for events,
@@ -84,7 +91,7 @@ def _open_folder(path: Path, config: PrepareConfig, work: Path, others: Sequence
     if config.format.kind == "movielens" or (config.format.kind == "auto" and is_movielens(path)):
         return open_movielens(path, work)
     if not path.is_dir():
-        return Source(((None, scan(path, config.format, work)),))
+        return Source(((None, scan(path, config.format, work, engine)),))
     events = _named(path, EVENTS)
     entities = {
         name: _scan_entities(place, config, name, work)
@@ -93,7 +100,7 @@ def _open_folder(path: Path, config: PrepareConfig, work: Path, others: Sequence
     }
     files = {file for table in (*entities.values(), *others) for file in table.files}
     if events is not None:
-        table = scan(events, config.format, work)
+        table = scan(events, config.format, work, engine)
     else:
         parts = [part for part in parts_of(path, config.format) if part not in files]
         if not parts:
@@ -102,7 +109,7 @@ def _open_folder(path: Path, config: PrepareConfig, work: Path, others: Sequence
                 f"{', '.join(FORMATS)}, nor parts with one, nor MovieLens files ({WANTED}); name the file "
                 "itself, the format with --format, or one file per part with --train and --test"
             )
-        table = join_parts(path, parts, config.format, work)
+        table = join_parts(path, parts, config.format, work, engine)
     read = {*table.files, *files}
     unread = tuple(file for file in visible_files(path) if file not in read)
     return Source(((None, table),), entities.get("items"), entities.get("users"), unread=unread)

@@ -103,7 +103,7 @@ def _columns(
 
 def _table_of(frame: pl.DataFrame, table: Table) -> Table:
     numbered = frame.with_row_index(ROW, offset=1).lazy()
-    return replace(table, frame=numbered, malformed=Malformed(), is_text=False)
+    return replace(table, frame=numbered, malformed=Malformed(), is_text=False, cut=None)
 
 
 def _with_parts(rows: pl.DataFrame, query: str, split: str | None, table: Table) -> pl.DataFrame:

@@ -1,7 +1,9 @@
 """CSV, Parquet and JSON lines as lazy tables: files, and folders of parts."""
 
 import re
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,8 @@ from turret.data.reading.tables import (
     ROW,
     Malformed,
     Table,
+    as_bytes,
+    from_bytes,
     have_common_type,
     readable,
     refuse_columns,
@@ -31,6 +35,7 @@ from turret.data.reading.unpacking import (
     unpacked,
     without_broken_lines,
 )
+from turret.data.rows import LOCAL, Engine
 
 FORMATS = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
@@ -39,15 +44,17 @@ _VERSIONED = {"_delta_log": "Delta", ".hoodie": "Hudi", "metadata/*.metadata.jso
 _SAMPLE = 10_000
 
 
-def scan(path: Path, settings: FileFormat, work: Path) -> Table:
+def scan(path: Path, settings: FileFormat, work: Path, engine: Engine = LOCAL) -> Table:
     """Scan a file of any supported format, or a folder of parts; `work` is a folder for temporary files.
+
+    `engine` checks the lines of texts.
 
     The format is `settings.kind`, or follows from the file name. Raises SourceError for an unknown format, a
     missing or an unreadable file.
     """
     path = Path(path)
     if path.is_dir():
-        return join_parts(path, parts_of(path, settings), settings, work)
+        return join_parts(path, parts_of(path, settings), settings, work, engine)
     if not path.is_file():
         raise SourceError(absent(path))
     with readable(path), path.open("rb") as stream:
@@ -56,8 +63,12 @@ def scan(path: Path, settings: FileFormat, work: Path) -> Table:
             raise SourceError(f"{path} is empty; export it again")
     if path.suffix.lower() == ".parquet":
         _refuse_versions(path.parent, [])
-    content, name = unpacked(path, work) if COMPRESSED.match(head) else (path, path.name)
-    return _scan_content(content, name, path, settings, work)
+    if not COMPRESSED.match(head) and (engine is LOCAL or path.suffix.lower() == ".parquet"):
+        return _scan_content(path, path.name, path, settings, work)
+    (scanned,) = scan_files([path], settings, work, engine)
+    if scanned is None:
+        raise SourceError(f"{path} is empty; export it again")
+    return scanned[0]
 
 
 def absent(path: Path) -> str:
@@ -104,7 +115,9 @@ def _natural(name: str) -> list[str | int]:
     return [int(part) if at % 2 else part for at, part in enumerate(re.split("([0-9]+)", name))]
 
 
-def join_parts(folder: Path, files: Sequence[Path], settings: FileFormat, work: Path) -> Table:
+def join_parts(
+    folder: Path, files: Sequence[Path], settings: FileFormat, work: Path, engine: Engine = LOCAL
+) -> Table:
     """Scan files below `folder` as one table, in their order.
 
     Folders called `name=value` are columns. Raises SourceError for no file with rows, for files of several
@@ -119,10 +132,9 @@ def join_parts(folder: Path, files: Sequence[Path], settings: FileFormat, work: 
         return _scan_parquet(files, folder)
     tables: list[Table] = []
     starts, frames, examples = [0], list[pl.LazyFrame](), list[dict[str, Any]]()
-    for file in files:
-        content, name = unpacked(file, work)
-        if size := content.stat().st_size:  # Spark writes a file for a part without rows
-            table = _scan_content(content, name, file, settings, work)
+    for file, scanned in zip(files, scan_files(files, settings, work, engine), strict=True):
+        if scanned is not None:  # Spark writes a file for a part without rows
+            table, size = scanned
             tables.append(table)
             rows = table.frame.select(
                 pl.col(ROW).cast(pl.Int64) + starts[-1], *_common_columns(tables[0], table)
@@ -145,7 +157,7 @@ def join_parts(folder: Path, files: Sequence[Path], settings: FileFormat, work: 
         frame.collect_schema()
     malformed = Malformed(sum(table.malformed.count for table in tables), tuple(examples[:EXAMPLES]))
     placed = tuple((start, table.path) for start, table in zip(starts, tables, strict=False))
-    return Table(frame, folder, tables[0].is_text, malformed, tuple(files), placed)
+    return Table(frame, folder, tables[0].is_text, malformed, tuple(files), placed, lambda _: frames)
 
 
 def _refuse_versions(folder: Path, files: Sequence[Path]) -> None:
@@ -183,6 +195,27 @@ def _partitions(folder: Path, file: Path) -> list[tuple[str, str | None]]:
     pairs = [name.partition("=") for name in file.relative_to(folder).parts[:-1] if "=" in name]
     refuse_columns((name for name, *_ in pairs), folder)
     return [(name, None if value == _NULL_PARTITION else unquote(value)) for name, _, value in pairs]
+
+
+def scan_files(
+    files: Sequence[Path], settings: FileFormat, work: Path, engine: Engine
+) -> Iterator[tuple[Table, int] | None]:
+    """Yield the table of each file and the size of its content in bytes, or None for an empty file.
+
+    The processes of `engine` scan the files, and put copies of texts into folders in `work`.
+    """
+
+    def scanned(file: Path) -> bytes:
+        folder = Path(tempfile.mkdtemp(dir=work))
+        content, name = unpacked(file, folder)
+        size = content.stat().st_size
+        table = _scan_content(content, name, file, settings, folder) if size else None
+        with suppress(OSError):  # it has copies
+            folder.rmdir()
+        return as_bytes(table, size)
+
+    for file, content in zip(files, engine.run(scanned, files), strict=True):
+        yield from_bytes(content, file)
 
 
 def _scan_content(content: Path, name: str, path: Path, settings: FileFormat, work: Path) -> Table:
@@ -227,19 +260,39 @@ def _scan_parquet(files: Sequence[Path], path: Path) -> Table:
     expected = schemas[files[0]]
     refuse_columns(expected, path)
     if any(schema.get(name) != dtype for schema in schemas.values() for name, dtype in expected.items()):
-        return Table(_joined(path, schemas), path, is_text=False, files=tuple(files))
+        return _joined(path, schemas)
     with readable(path):
         # The first part has the columns; a later part may have more.
-        frame = pl.scan_parquet(
-            list(files),
-            row_index_name=ROW,
-            row_index_offset=1,
-            extra_columns="ignore",
-            glob=False,
-            hive_partitioning=is_partitioned,
-        )
-        frame = _with_texts(frame)
-    return Table(frame, path, is_text=False, files=tuple(files) if path.is_dir() else (path,))
+
+        def scanned(some: Sequence[Path], first: int) -> pl.LazyFrame:
+            return pl.scan_parquet(
+                list(some),
+                row_index_name=ROW,
+                row_index_offset=first,
+                extra_columns="ignore",
+                glob=False,
+                hive_partitioning=is_partitioned,
+            )
+
+        frame = scanned(files, 1)
+        texts = _texts(frame)
+
+    def cut(count: int) -> list[pl.LazyFrame]:
+        pieces, first = list[pl.LazyFrame](), 1
+        for file in files:
+            rows = _height(file)
+            whole = scanned([file], first).with_columns(texts)
+            pieces += [whole.slice(start, count) for start in range(0, rows, count)]
+            first += rows
+        return pieces
+
+    named = tuple(files) if path.is_dir() else (path,)
+    return Table(frame.with_columns(texts), path, is_text=False, files=named, cut=cut)
+
+
+def _height(file: Path) -> int:
+    rows: int = pl.scan_parquet(file, glob=False, hive_partitioning=False).select(pl.len()).collect().item()
+    return rows
 
 
 def _parquet_schema(file: Path, path: Path) -> Mapping[str, pl.DataType]:
@@ -255,7 +308,7 @@ def _parquet_schema(file: Path, path: Path) -> Mapping[str, pl.DataType]:
         return pl.scan_parquet(file, glob=False, hive_partitioning=False).collect_schema()
 
 
-def _joined(folder: Path, schemas: Mapping[Path, Mapping[str, pl.DataType]]) -> pl.LazyFrame:
+def _joined(folder: Path, schemas: Mapping[Path, Mapping[str, pl.DataType]]) -> Table:
     """Join parts with other types, or another case of names, than the first; rows are numbered consecutively.
 
     Raises SourceError for a part without a column of the first, or with a column that has no common type.
@@ -285,9 +338,19 @@ def _joined(folder: Path, schemas: Mapping[Path, Mapping[str, pl.DataType]]) -> 
         partitions = [pl.lit(value, pl.String).alias(name) for name, value in _partitions(folder, file)]
         frames.append(frame.select(pl.col(ROW).cast(pl.Int64), *columns, *partitions))
         with readable(file):
-            rows += pl.scan_parquet(file, glob=False).select(pl.len()).collect().item()
+            rows += _height(file)
     _refuse_clashes(folder, types)
-    return _with_texts(pl.concat(frames, how="vertical_relaxed"))
+    frame = pl.concat(frames, how="vertical_relaxed")
+    texts = _texts(frame)
+
+    def cut(count: int) -> list[pl.LazyFrame]:
+        return [
+            part.slice(start, count).with_columns(texts)
+            for file, part in zip(schemas, frames, strict=True)
+            for start in range(0, _height(file), count)
+        ]
+
+    return Table(frame.with_columns(texts), folder, is_text=False, files=tuple(schemas), cut=cut)
 
 
 def _refuse_clashes(folder: Path, schemas: Mapping[Path, Mapping[str, pl.DataType]]) -> None:
@@ -305,13 +368,13 @@ def _refuse_clashes(folder: Path, schemas: Mapping[Path, Mapping[str, pl.DataTyp
                 )
 
 
-def _with_texts(frame: pl.LazyFrame) -> pl.LazyFrame:
-    """Read bytes as texts, which Impala and Hive write as bytes, if the first values are UTF-8."""
+def _texts(frame: pl.LazyFrame) -> list[pl.Expr]:
+    """Return the columns of bytes as texts, which Impala and Hive write as bytes, if the first are UTF-8."""
     columns = [name for name, dtype in frame.collect_schema().items() if dtype == pl.Binary]
     if not columns:
-        return frame
+        return []
     first = frame.head(_SAMPLE).select(columns).collect()
-    return frame.with_columns(pl.col([column.name for column in first if _is_utf8(column)]).cast(pl.String))
+    return [pl.col(column.name).cast(pl.String) for column in first if _is_utf8(column)]
 
 
 def _is_utf8(values: pl.Series) -> bool:

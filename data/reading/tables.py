@@ -1,9 +1,11 @@
 """Files as lazy tables with row numbers."""
 
+import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from turret.data.errors import SourceError, TextEncodingError
 from turret.data.manifest import BadRows
 from turret.data.reading.encodings import encoding_sentence
 from turret.data.reading.schema import ColumnSettings, FeatureColumns
+from turret.data.rows import Engine, Rows
 
 OWN = "__turret_"
 """The prefix of columns that are added to those of a file, which has no column with this prefix."""
@@ -47,7 +50,8 @@ class Table:
     `frame` has the file's columns and `ROW`, the line number of a CSV record or the 1-based number of the
     row. `is_text` means that all values are texts, as in CSV. `files` are the files, in order, and `starts`
     the numbers added to the rows of each part; without `starts`, rows of several files are numbered
-    consecutively.
+    consecutively. `cut` returns the rows of `frame` in pieces of about so many rows, which several machines
+    may read; without it they are one piece.
     """
 
     frame: pl.LazyFrame
@@ -56,6 +60,16 @@ class Table:
     malformed: Malformed = Malformed()
     files: tuple[Path, ...] = ()
     starts: tuple[tuple[int, Path], ...] = ()
+    cut: Callable[[int], list[pl.LazyFrame]] | None = None
+
+    def pieces(self, count: int) -> list[pl.LazyFrame]:
+        """Return the rows of `frame` in pieces, end to end, of about `count` rows where the file has such."""
+        with readable(self.path):
+            return [self.frame] if self.cut is None else self.cut(count)
+
+    def rows(self, engine: Engine) -> Rows:
+        """Return the rows, which `engine` reads."""
+        return engine.rows(self.frame, self.pieces, self.path)
 
     def place(self, row: int) -> dict[str, Any]:
         """Return the number of a row in its file for messages, with the file's name if there are several."""
@@ -73,6 +87,26 @@ class Table:
         """Return the column names of the file. Raises SourceError when it can't be read."""
         with readable(self.path):
             return [name for name in self.frame.collect_schema().names() if name != ROW]
+
+
+def as_bytes(table: Table | None, size: int) -> bytes:
+    """Write the table of a file, and the size of its content, for another process; None is an empty file."""
+    if table is None:
+        return b""
+    malformed = {"count": table.malformed.count, "examples": table.malformed.examples}
+    facts = json.dumps({"is_text": table.is_text, "malformed": malformed, "size": size}).encode()
+    return b"\n".join([facts, table.frame.serialize()])
+
+
+def from_bytes(content: bytes, path: Path) -> tuple[Table, int] | None:
+    """Read the table of the file `path`, and the size of its content, as `as_bytes` wrote them."""
+    if not content:
+        return None
+    line, _, frame = content.partition(b"\n")
+    facts = json.loads(line)
+    malformed = Malformed(facts["malformed"]["count"], tuple(facts["malformed"]["examples"]))
+    table = Table(pl.LazyFrame.deserialize(BytesIO(frame)), path, facts["is_text"], malformed, (path,))
+    return table, facts["size"]
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from turret.data.progress import counted
 from turret.data.reading.columns import ONE_ROW_AN_EVENT
 from turret.data.reading.numbers import digits_behind, is_rounded
 from turret.data.reading.schema import ColumnSettings
+from turret.data.rows import Rows
 
 TIME = "time"
 NUMBERS = "numbers since 1970"
@@ -67,16 +68,16 @@ class TimeReader:
 
 
 def choose_reader(
-    frame: pl.LazyFrame, column: str, name: str, settings: ColumnSettings, forms: Sequence[str] = ()
+    rows: Rows, column: str, name: str, settings: ColumnSettings, forms: Sequence[str] = ()
 ) -> TimeReader:
-    """Choose the reader of `frame[column]`, `name` in the source, by its type, first values and range.
+    """Choose the reader of a column of `rows`, `name` in the source, by its type, first values and range.
 
     Texts are read in the stated formats, in the formats of the first values, and in `forms`. Where a unit or
     a format is stated, only a time in the future counts as the time of a wrong clock. Raises ColumnError when
     the column holds neither times nor numbers, when day and month are ambiguous, or when the settings
     contradict the values.
     """
-    dtype = frame.select(column).collect_schema()[column]
+    dtype = rows.schema()[column]
     value = pl.col(column)
     if dtype.is_temporal() and dtype not in (pl.Time, pl.Duration()):
         _refuse_unit(settings, name)
@@ -84,11 +85,11 @@ def choose_reader(
             value = value.dt.convert_time_zone("UTC")
         milliseconds = value.cast(pl.Datetime("ms")).dt.epoch("ms")
         reader = TimeReader("timestamp", milliseconds, f"{name!r} holds {dtype}")
-        return _without_wrong_clocks(reader, frame, name)
+        return _without_wrong_clocks(reader, rows, name)
     if dtype.is_numeric() and not settings.time_format:
-        return _number_reader(frame, name, value, dtype, settings)
+        return _number_reader(rows, name, value, dtype, settings)
     if dtype.is_integer() or dtype in (pl.String, pl.Categorical, pl.Enum):
-        return _text_reader(frame, value.cast(pl.String).str.strip_chars(), name, settings, forms)
+        return _text_reader(rows, value.cast(pl.String).str.strip_chars(), name, settings, forms)
     remedy = ONE_ROW_AN_EVENT if dtype.is_nested() else "name another with --time"
     raise ColumnError(f"column {name!r} holds {brief(dtype)}, which does not order events; {remedy}")
 
@@ -153,31 +154,31 @@ def _no_future() -> tuple[int, int]:
     return YEAR_1 * 1000, _likely_times()[1]
 
 
-def _without_wrong_clocks(reader: TimeReader, frame: pl.LazyFrame, name: str) -> TimeReader:
+def _without_wrong_clocks(reader: TimeReader, rows: Rows, name: str) -> TimeReader:
     """Set the bounds of likely times if more than half of the times are likely; else doubt future times.
 
     An archive may begin before 1990, so that year is a bound only where nearly all times are later.
     """
     (first, last), time = _likely_times(), reader.value
-    total, likely, future, newest = (
-        frame.select(
+    counts = rows.collect(
+        lambda frame: frame.select(
             total=time.count(),
             likely=time.is_between(first, last).sum(),
             future=(time > last).sum(),
             newest=time.max(),
         )
-        .collect(engine="streaming")
-        .row(0)
     )
+    sums, latest = pl.sum("total", "likely", "future"), pl.max("newest")
+    total, likely, future, newest = counts.select(sums, latest).row(0)
     if 2 * likely > total:
         is_modern = likely >= _MIN_MODERN * (total - future)
         return replace(reader, likely=(first if is_modern else YEAR_1 * 1000, last))
     if not future:
         return reader
-    latest = datetime.fromtimestamp(min(newest // 1000, YEAR_10000 - 1), UTC)
+    day = datetime.fromtimestamp(min(newest // 1000, YEAR_10000 - 1), UTC)
     doubt = (
         f"{future:,} of {counted(total, 'time')} of column {name!r} lie beyond tomorrow, the latest on "
-        f"{latest:%Y-%m-%d}, and are kept, as half and more of them are not between 1990 and tomorrow; if a "
+        f"{day:%Y-%m-%d}, and are kept, as half and more of them are not between 1990 and tomorrow; if a "
         "clock was wrong, correct these times or leave their rows out"
     )
     return replace(reader, doubt=doubt)
@@ -190,7 +191,7 @@ _COARSE = (
 
 
 def _number_reader(
-    frame: pl.LazyFrame, name: str, value: pl.Expr, dtype: pl.DataType, settings: ColumnSettings
+    rows: Rows, name: str, value: pl.Expr, dtype: pl.DataType, settings: ColumnSettings
 ) -> TimeReader:
     is_integer = dtype.is_integer()
     # Narrower integers would overflow in milliseconds.
@@ -199,25 +200,24 @@ def _number_reader(
     shares: dict[str, float] = {settings.time_unit: 1.0}
     units, likely = list[str](), _likely_times()
     if settings.time_unit == "auto":
-        ends = frame.select(least=finite.min(), most=finite.max())
-        least, most = ends.collect(engine="streaming").row(0)
+        least, most = _ends(rows, finite)
         for unit, scale in PER_SECOND.items() if least is not None else ():
             if YEAR_1990 * scale <= least <= most <= likely[1] / 1000 * scale:
                 units.append(unit)
         # In nearly all logs, the range shows that all times are likely in one unit.
-        shares = {units[0]: 1.0} if units else _unit_shares(frame, finite)
+        shares = {units[0]: 1.0} if units else _unit_shares(rows, finite)
     elif settings.time_unit != "number":
-        _refuse_other_unit(frame.head(_SAMPLE), finite, settings.time_unit, name)
+        _refuse_other_unit(rows.head(_SAMPLE), finite, settings.time_unit, name)
     if sum(shares.values()) < _MIN_SHARE:
         is_date = _from_digits(value).is_between(YEAR_1990 * 1000, YEAR_2100 * 1000)
         known = is_date.fill_null(False).filter(finite.is_not_null())
-        if (_value(frame.head(_SAMPLE), known.mean()) or 0.0) >= _MIN_SHARE:
+        if _share(rows.head(_SAMPLE), known) >= _MIN_SHARE:
             note = f"{name!r} holds dates written as numbers, such as 20240501"
-            return _without_wrong_clocks(TimeReader("timestamp", _from_digits(value), note), frame, name)
+            return _without_wrong_clocks(TimeReader("timestamp", _from_digits(value), note), rows, name)
         shares = {"number": 1.0}
     unit = next(iter(shares))
     if unit == "number":
-        return _plain_reader(frame, name, finite, is_integer)
+        return _plain_reader(rows, name, finite, is_integer)
     time, note = _in_unit(value, unit, is_integer), f"{name!r} holds {unit} since 1970"
     if dtype in (pl.Float16, pl.Float32):
         note += _COARSE
@@ -230,26 +230,26 @@ def _number_reader(
     reader = TimeReader("timestamp", time, note, PER_SECOND[unit])
     if settings.time_unit != "auto":
         return replace(reader, likely=_no_future())
-    return replace(reader, likely=likely) if units else _without_wrong_clocks(reader, frame, name)
+    return replace(reader, likely=likely) if units else _without_wrong_clocks(reader, rows, name)
 
 
-def _plain_reader(frame: pl.LazyFrame, name: str, finite: pl.Expr, is_integer: bool) -> TimeReader:
+def _plain_reader(rows: Rows, name: str, finite: pl.Expr, is_integer: bool) -> TimeReader:
     """Return the reader of numbers in no unit: days as spreadsheets count them, or plain numbers."""
-    is_whole = is_integer or _value(frame, (finite == finite.floor()).all())
+    is_whole = is_integer or _holds(rows, finite == finite.floor())
     number = finite.cast(pl.Int64 if is_whole else pl.Float64, strict=False)
     first, last = (seconds / 86_400 + _SERIAL_1970 for seconds in (YEAR_1990, YEAR_2100))
     serial = number.is_between(first, last)
-    if not is_whole and (_value(frame, serial.mean()) or 0.0) >= _MIN_SHARE:
+    if not is_whole and _share(rows, serial) >= _MIN_SHARE:
         time = ((number - _SERIAL_1970) * 86_400_000).round().cast(pl.Int64)
         days = "dates as a spreadsheet counts them, in days since 1899-12-30"
         note = f"{name!r} holds numbers that are {days}"
-        return _without_wrong_clocks(TimeReader("timestamp", time, note), frame, name)
-    return TimeReader("number", number, f"{name!r} holds plain numbers{_as_days(frame, number)}")
+        return _without_wrong_clocks(TimeReader("timestamp", time, note), rows, name)
+    return TimeReader("number", number, f"{name!r} holds plain numbers{_as_days(rows, number)}")
 
 
-def _refuse_other_unit(sample: pl.LazyFrame, number: pl.Expr, stated: str, name: str) -> None:
+def _refuse_other_unit(sample: Rows, number: pl.Expr, stated: str, name: str) -> None:
     """Raise ColumnError where the median is beyond all calendars in the stated unit, but not in another."""
-    median = _value(sample, number.quantile(0.5))
+    median = sample.collect(lambda frame: frame.select(number.quantile(0.5))).item()
     if median is None or median < YEAR_10000 * PER_SECOND[stated]:
         return
     for unit, scale in PER_SECOND.items():
@@ -261,10 +261,9 @@ def _refuse_other_unit(sample: pl.LazyFrame, number: pl.Expr, stated: str, name:
             )
 
 
-def _as_days(frame: pl.LazyFrame, number: pl.Expr) -> str:
+def _as_days(rows: Rows, number: pl.Expr) -> str:
     """Return a hint at days as spreadsheets count them, where all numbers would be likely times."""
-    ends = frame.select(least=number.min(), most=number.max()).collect(engine="streaming").row(0)
-    seconds = [(end - _SERIAL_1970) * _DAY for end in ends if end is not None]
+    seconds = [(end - _SERIAL_1970) * _DAY for end in _ends(rows, number) if end is not None]
     first, last = _likely_times()
     if not seconds or not first <= seconds[0] * 1000 <= seconds[1] * 1000 <= last:
         return ""
@@ -272,8 +271,21 @@ def _as_days(frame: pl.LazyFrame, number: pl.Expr) -> str:
     return f"; if they are days as a spreadsheet counts them, here {shown}, save the column as dates"
 
 
-def _value(frame: pl.LazyFrame, value: pl.Expr) -> Any:
-    return frame.select(value).collect(engine="streaming").item()
+def _holds(rows: Rows, condition: pl.Expr) -> bool:
+    return bool(rows.collect(lambda frame: frame.select(condition.all().alias("all")))["all"].all())
+
+
+def _share(rows: Rows, condition: pl.Expr) -> float:
+    """Return the share of the values that meet a condition, 0 without a value."""
+    counts = rows.collect(lambda frame: frame.select(met=condition.sum(), total=condition.count()))
+    met, total = counts.sum().row(0)
+    return float(met / total) if total else 0.0
+
+
+def _ends(rows: Rows, number: pl.Expr) -> tuple[Any, Any]:
+    """Return the least and the largest value, or None twice."""
+    ends = rows.collect(lambda frame: frame.select(least=number.min(), most=number.max()))
+    return ends["least"].min(), ends["most"].max()
 
 
 def _in_unit(value: pl.Expr, unit: str, is_integer: bool) -> pl.Expr:
@@ -304,22 +316,23 @@ def _from_digits(value: pl.Expr) -> pl.Expr:
     return pl.coalesce(_strptime(text, form) for form in _DIGITS)
 
 
-def _unit_shares(frame: pl.LazyFrame, finite: pl.Expr) -> dict[str, float]:
+def _unit_shares(rows: Rows, finite: pl.Expr) -> dict[str, float]:
     """Return the shares of times from 1990 to 2100 by unit, largest first."""
-    shares = {unit: _is_plausible(finite, unit).mean() for unit in PER_SECOND}
-    row = frame.select(**shares).collect(engine="streaming").row(0, named=True)
-    units = sorted((unit for unit in PER_SECOND if row[unit]), key=row.__getitem__, reverse=True)
-    return {unit: row[unit] for unit in units}
+    fits = {unit: _is_plausible(finite, unit).sum() for unit in PER_SECOND}
+    counts = rows.collect(lambda frame: frame.select(finite.count().alias("total"), **fits)).sum()
+    total, *of_units = counts.row(0)
+    shares = {unit: count / total for unit, count in zip(fits, of_units, strict=True) if count}
+    return {unit: shares[unit] for unit in sorted(shares, key=shares.__getitem__, reverse=True)}
 
 
 def _text_reader(
-    frame: pl.LazyFrame, text: pl.Expr, name: str, settings: ColumnSettings, forms: Sequence[str]
+    rows: Rows, text: pl.Expr, name: str, settings: ColumnSettings, forms: Sequence[str]
 ) -> TimeReader:
     stated = [_strptime(text, form) for form in settings.time_format or ()]
-    rows = frame.select(
-        text.alias(TIME), is_read=pl.any_horizontal(pl.lit(False), *(time.is_not_null() for time in stated))
+    is_stated = pl.any_horizontal(pl.lit(False), *(time.is_not_null() for time in stated))
+    sample = rows.first(
+        _SAMPLE, lambda frame: frame.select(text.alias(TIME), is_read=is_stated).drop_nulls(TIME)
     )
-    sample = rows.filter(pl.col(TIME).is_not_null()).head(_SAMPLE).collect(engine="streaming")
     is_read = bool(stated) and sample["is_read"].any()
     sample = sample.filter(~pl.col("is_read"))
     if sample[TIME].str.contains_any(["e", "E"]).any():
@@ -329,7 +342,7 @@ def _text_reader(
     if not (any(counts.values()) or forms or stated):
         are_whole = sample[TIME].cast(pl.Int64, strict=False).count() == numbers
         dtype = pl.Int64() if are_whole else pl.Float64()
-        return _number_reader(frame, name, text.cast(dtype, strict=False), dtype, settings)
+        return _number_reader(rows, name, text.cast(dtype, strict=False), dtype, settings)
     if not stated:
         _refuse_unit(settings, name)
     formats = [form for form in dict.fromkeys([*_formats(sample, counts, name), *forms]) if form != NUMBERS]
@@ -345,9 +358,9 @@ def _text_reader(
     if is_read:
         return replace(reader, likely=_no_future())
     bounds = _likely_times()
-    if _value(frame.head(_SAMPLE), reader.value.is_between(*bounds).mean()) == 1:  # all rows take longer
+    if _share(rows.head(_SAMPLE), reader.value.is_between(*bounds)) == 1:  # all rows take longer
         return replace(reader, likely=bounds)
-    return _without_wrong_clocks(reader, frame, name)
+    return _without_wrong_clocks(reader, rows, name)
 
 
 def _without_rounded(text: pl.Expr, sample: pl.DataFrame, name: str) -> tuple[pl.Expr, pl.DataFrame]:

@@ -57,7 +57,7 @@ BothWays = Callable[..., tuple[dict[str, Any], dict[str, Any]]]
 def spark() -> Iterator["SparkSession"]:
     """One session for all tests: its start takes ten seconds."""
     require("spark", "java")
-    from turret.data.events.spark import spark_session
+    from turret.data.spark.session import spark_session
 
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {**FAST_JAVA, "SPARK_LOCAL_IP": "127.0.0.1"}.items():
@@ -72,7 +72,7 @@ def spark() -> Iterator["SparkSession"]:
 @pytest.fixture
 def both_ways(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BothWays:
     """Prepare by Polars and by Spark: the manifests, with the digests of all files, and the warnings."""
-    monkeypatch.setattr("turret.data.events.spark.spark_session", lambda engine: nullcontext(spark))
+    monkeypatch.setattr("turret.data.spark.session.spark_session", lambda engine: nullcontext(spark))
 
     def prepare(**settings: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         config = load_configuration(PrepareConfig, overrides=settings)

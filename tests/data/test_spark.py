@@ -7,8 +7,9 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
@@ -20,9 +21,13 @@ from tests.support.ports import free_port
 from tests.support.tools import require
 from tests.support.until import until
 from turret.data.configuration import load_configuration
-from turret.data.errors import DataError
+from turret.data.errors import DataError, SourceError
+from turret.data.preparing import prepare as preparing
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 FEW = ("texts in a text file", "gaps", "files in order, filtered", "signals, negatives and strangers")
 TIERS = [
@@ -31,14 +36,83 @@ TIERS = [
 
 
 @pytest.mark.parametrize("case", TIERS)
-def test_logs_are_prepared_alike(tmp_path: Path, both_ways: BothWays, case: str) -> None:
+def test_logs_are_prepared_alike(
+    tmp_path: Path, both_ways: BothWays, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    monkeypatch.setattr("turret.data.spark.engine.PIECE", 700)  # the log has four pieces
     by_polars, by_spark = both_ways(**given(tmp_path, case))
     assert by_spark == by_polars
 
 
+@pytest.mark.nightly
+def test_a_folder_of_broken_texts_is_read_alike(tmp_path: Path, both_ways: BothWays) -> None:
+    """Executors look for the lines that are no rows, and the first such lines are the examples."""
+    folder = tmp_path / "log"
+    folder.mkdir()
+    for number in range(3):
+        rows = [f"{user},i{user * number % 7},{1_600_000_000 + user}\n" for user in range(40)]
+        rows[number] = "1,2\n"
+        (folder / f"part-{number}.csv").write_text("user,item,time\n" + "".join(rows), encoding="utf-8")
+    by_polars, by_spark = both_ways(source=folder, on_bad="drop")
+    assert by_spark == by_polars
+    assert by_spark["bad_rows"][0]["count"] == 3
+
+
+@pytest.mark.nightly
+def test_a_later_format_of_times_is_read_alike(tmp_path: Path, both_ways: BothWays) -> None:
+    """The first rows do not show it, so the log is read a second time."""
+    days = [f"2024-05-{day % 28 + 1:02}" for day in range(10_001)] + ["13.06.2024", "14.06.2024"]
+    rows = [f"{row % 50},i{row % 30},{day}" for row, day in enumerate(days)]
+    (tmp_path / "events.csv").write_text("\n".join(["user,item,time", *rows, ""]), encoding="utf-8")
+    by_polars, by_spark = both_ways(source=tmp_path / "events.csv")
+    assert by_spark == by_polars
+    assert not by_spark["bad_rows"]
+
+
+@pytest.mark.nightly
+def test_a_table_of_a_catalog_is_prepared_as_its_rows(
+    tmp_path: Path, spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tied_log(1000).write_parquet(tmp_path / "log.parquet")
+    spark.read.parquet(str(tmp_path / "log.parquet")).createOrReplaceTempView("clicks")
+    monkeypatch.setattr("turret.data.spark.session.spark_session", lambda engine: nullcontext(spark))
+    by_spark = preparing.prepare(
+        PrepareConfig(source="table://clicks"), tmp_path / "by_spark", engine="local"
+    )
+    by_polars = preparing.prepare(PrepareConfig(source=tmp_path / "log.parquet"), tmp_path / "by_polars")
+    assert by_spark.manifest.fingerprint == by_polars.manifest.fingerprint
+    assert all(name.startswith("table://clicks/") for name in by_spark.manifest.sources)
+
+
+def test_a_table_of_a_catalog_needs_spark(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"table://clicks is a table of a catalog.*--engine"):
+        prepare(PrepareConfig(source="table://clicks"), tmp_path / "prepared")
+
+
+def test_an_error_of_turret_on_an_executor_is_the_error_of_the_command() -> None:
+    require("spark")
+    from pyspark.errors import PySparkException
+
+    from turret.data.spark.session import failed_jobs
+
+    calls = 'Traceback (most recent call last):\n  File "x.py", line 1\n'
+    broken = "turret.data.errors.SourceError: /log/a can't be read: it ends\n SQLSTATE: 38000\n\tat org.x"
+    with (
+        pytest.raises(SourceError, match=r"^/log/a can't be read: it ends$"),
+        failed_jobs("local"),
+    ):
+        raise PySparkException(f"An exception was thrown from the Python worker: {calls}{broken}")
+    absent = "ModuleNotFoundError: No module named 'turret'"
+    with (
+        pytest.raises(DataError, match=r"workers of Spark on yarn lack turret: .*PYSPARK_PYTHON"),
+        failed_jobs("yarn"),
+    ):
+        raise PySparkException(f"An exception was thrown from the Python worker: {calls}{absent}")
+
+
 def test_spark_without_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     require("spark")
-    from turret.data.events.spark import spark_session
+    from turret.data.spark.session import spark_session
 
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(DataError, match=r"no java in JAVA_HOME .*openjdk"), spark_session("local"):
@@ -51,7 +125,7 @@ def test_a_driver_that_has_ended(kind: str) -> None:
     require("spark")
     from py4j import protocol
 
-    from turret.data.events.spark import failed_jobs
+    from turret.data.spark.session import failed_jobs
 
     error = getattr(protocol, kind, None) or getattr(builtins, kind)
     sentence = r"^the driver of Spark on local has ended \(nobody answers\): .*--driver-memory"

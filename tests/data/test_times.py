@@ -12,11 +12,12 @@ from turret.data.errors import ColumnError
 from turret.data.moments import parse_moment
 from turret.data.reading.schema import ColumnSettings
 from turret.data.reading.times import TimeReader, choose_reader, parse_time
+from turret.data.rows import LocalRows
 
 
 def _reader(values: pl.Series, **settings: object) -> TimeReader:
-    frame = pl.LazyFrame({"raw": values})
-    return choose_reader(frame, "raw", "when", ColumnSettings.model_validate(settings))
+    rows = LocalRows(pl.LazyFrame({"raw": values}))
+    return choose_reader(rows, "raw", "when", ColumnSettings.model_validate(settings))
 
 
 def _read(values: Sequence[object] | pl.Series, **settings: object) -> tuple[str, list[object]]:
@@ -37,7 +38,7 @@ def test_likely_times_are_told_by_one_pass_over_the_log() -> None:
         yield pl.DataFrame({"raw": [978_300_760, 1_046_454_590]})
 
     log = register_io_source(read, schema={"raw": pl.Int64})
-    assert choose_reader(log, "raw", "when", ColumnSettings()).kind == "timestamp"
+    assert choose_reader(LocalRows(log), "raw", "when", ColumnSettings()).kind == "timestamp"
     assert len(passes) == 1
 
 

@@ -1,0 +1,104 @@
+"""Rows of a log in pieces: the same Polars queries run in this process, or on the executors of Spark."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import polars as pl
+
+from turret.data.files import map_ordered
+
+Value = TypeVar("Value")
+Query = Callable[[pl.LazyFrame], pl.LazyFrame]
+"""A query over some rows, and over all rows where these are one piece."""
+
+
+Pieces = Callable[[int], Sequence[pl.LazyFrame]]
+"""Returns pieces of about so many rows, which end to end are the rows of a frame."""
+
+
+class Rows(ABC):
+    """Rows in order, in pieces, each a lazy frame."""
+
+    @abstractmethod
+    def schema(self) -> pl.Schema:
+        """Return the columns and their types."""
+
+    @abstractmethod
+    def then(self, step: Query) -> "Rows":
+        """Return the rows that `step` makes of each piece; a row must not depend on other rows."""
+
+    @abstractmethod
+    def head(self, count: int) -> "Rows":
+        """Return the first `count` rows, as one piece."""
+
+    @abstractmethod
+    def first(self, count: int, query: Query) -> pl.DataFrame:
+        """Return the first `count` rows of the results of `query`, in order."""
+
+    @abstractmethod
+    def collect(self, query: Query) -> pl.DataFrame:
+        """Return the results of `query` on each piece, in order; the caller merges the partial aggregates."""
+
+
+@dataclass(frozen=True)
+class LocalRows(Rows):
+    """Rows of this process, which are one piece."""
+
+    frame: pl.LazyFrame
+
+    def schema(self) -> pl.Schema:
+        """Return the columns and their types."""
+        return self.frame.collect_schema()
+
+    def then(self, step: Query) -> "LocalRows":
+        """Return the rows with one more step."""
+        return LocalRows(step(self.frame))
+
+    def head(self, count: int) -> "LocalRows":
+        """Return the first rows."""
+        return LocalRows(self.frame.head(count))
+
+    def first(self, count: int, query: Query) -> pl.DataFrame:
+        """Return the first rows of the result of `query`."""
+        return query(self.frame).head(count).collect(engine="streaming")
+
+    def collect(self, query: Query) -> pl.DataFrame:
+        """Return the result of `query`."""
+        return query(self.frame).collect(engine="streaming")
+
+
+class Engine(Protocol):
+    """The processes that read a log."""
+
+    def rows(self, frame: pl.LazyFrame, pieces: Pieces, path: Path) -> Rows:
+        """Return the rows of `frame`, which those of `pieces` make; `path` is for messages."""
+        ...
+
+    def run(self, function: Callable[[Value], bytes], values: Sequence[Value]) -> list[bytes]:
+        """Return the results of `function` for each of `values`, in order."""
+        ...
+
+    @property
+    def write_table(self) -> Callable[[str, Path], None] | None:
+        """The function that writes a table of a catalog as Parquet into a new folder, None without any."""
+        ...
+
+
+class LocalEngine:
+    """This process alone, which reads no tables of catalogs."""
+
+    write_table = None
+
+    def rows(self, frame: pl.LazyFrame, pieces: Pieces, path: Path) -> Rows:
+        """Return the rows of `frame`."""
+        return LocalRows(frame)
+
+    def run(self, function: Callable[[Value], bytes], values: Sequence[Value]) -> list[bytes]:
+        """Return the results of `function`, which several threads call."""
+        return list(map_ordered(function, values))
+
+
+LOCAL = LocalEngine()
