@@ -19,6 +19,7 @@ from turret.data.progress import print_lines
 from turret.history.cli import app as history_app
 from turret.plan import app as planning_app
 from turret.retraining.cli import app as retraining_app
+from turret.scoring.cli import app as scoring_app
 from turret.service.cli import URL
 from turret.service.cli import app as service_app
 from turret.service.keys.cli import app as keys_app
@@ -89,6 +90,7 @@ app.add_typer(data_app, name="data")
 app.add_typer(training_app)
 app.add_typer(tower_app)
 app.add_typer(service_app)
+app.add_typer(scoring_app)
 app.add_typer(activation_app)
 app.add_typer(retraining_app)
 app.add_typer(planning_app)

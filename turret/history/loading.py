@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice, pairwise, repeat
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -167,7 +167,7 @@ def logged_events(
     order = np.arange(len(ids))
     if ids and isinstance(ids[0], int):  # texts are in order already
         order = np.argsort(np.array([str(number).encode() for number in ids]), kind="stable")
-    negatives = _all_negatives(data)
+    negatives = all_negatives(data, data.offsets[1:])
     sizes = np.diff(data.offsets) + np.bincount(negatives.owners, minlength=len(data.users))
     totals = np.concatenate([[0], np.cumsum(sizes[order])])
     for first, last in pairwise(groups(totals, PORTION)):
@@ -175,9 +175,12 @@ def logged_events(
         yield int(totals[last] - totals[first]), list(_portion(data, negatives, users, newest, oldest, now))
 
 
-def _all_negatives(data: PreparedData) -> GivenNegatives:
-    """The rows of negative kinds, by user and time; without times they come before a user's other events."""
-    negatives = data.given_negatives(np.arange(len(data.users)), data.offsets[1:])
+def all_negatives(data: PreparedData, ends: Rows) -> GivenNegatives:
+    """The rows of negative kinds before the positions `ends` [U] of all users, by user and time.
+
+    Without times they come before a user's other events.
+    """
+    negatives = data.given_negatives(np.arange(len(data.users)), ends)
     times = negatives.times if data.manifest.time.kind == "timestamp" else np.zeros_like(negatives.owners)
     chosen = np.flatnonzero(negatives.kinds < 0)  # the others have a label
     chosen = chosen[stable_order([negatives.owners[chosen], times[chosen]])]
@@ -186,11 +189,31 @@ def _all_negatives(data: PreparedData) -> GivenNegatives:
     )
 
 
-def _portion(
-    data: PreparedData, negatives: GivenNegatives, users: Rows, newest: int, oldest: int, now: int
-) -> Iterator[list[Event]]:
-    """Yield the kept events of each of the `users` (rows [U]); users without a kept event are left out."""
-    lengths = data.offsets[users + 1] - data.offsets[users]
+class KeptEvents(NamedTuple):
+    """The newest events of some users, by user and time, as a store holds them: all arrays are [E].
+
+    `owners` count the users; `items` are rows; `times` are those of the log, and `stored` those in the store,
+    in milliseconds since 1970. `codes` count the `names` of the kinds.
+    """
+
+    owners: NDArray[np.int32]
+    items: NDArray[Any]
+    times: NDArray[Any]
+    stored: NDArray[Any]
+    codes: NDArray[np.int64]
+    names: list[str | None]
+
+
+def kept_events(
+    data: PreparedData,
+    negatives: GivenNegatives,
+    users: Rows,
+    newest: int,
+    now: int,
+    ends: Rows | None = None,
+) -> KeptEvents:
+    """The `newest` events of each of the `users` (rows [U]) before the positions `ends` [U] (None: all)."""
+    lengths = (data.offsets[users + 1] if ends is None else ends) - data.offsets[users]
     positions = ranges(np.asarray(data.offsets[users]), lengths)
     owners = np.repeat(np.arange(len(users), dtype=np.int32), lengths)
     times = np.asarray(data.times[positions])
@@ -219,8 +242,16 @@ def _portion(
         codes = np.concatenate([negatives.kinds[negative_rows], codes])
         order = stable_order([owners, times])
         owners, times, items, codes = owners[order], times[order], items[order], codes[order]
+    stored = np.where(times > now + CLOCK_SKEW, now, np.maximum(times, 0))
+    return KeptEvents(owners, items, times, stored, codes, names)
+
+
+def _portion(
+    data: PreparedData, negatives: GivenNegatives, users: Rows, newest: int, oldest: int, now: int
+) -> Iterator[list[Event]]:
+    """Yield the kept events of each of the `users` (rows [U]); users without a kept event are left out."""
+    owners, items, times, stored_times, codes, names = kept_events(data, negatives, users, newest, now)
     numbers = _numbers(owners, items, times)
-    stored_times = np.where(times > now + CLOCK_SKEW, now, np.maximum(times, 0))
     is_kept = stored_times >= oldest
     rows = zip(
         data.item_ids.ids(items[is_kept]),
@@ -244,7 +275,7 @@ def _event_id(time: float, number: int, item: Id, kind: str | None) -> str:
     return f"log:{time}:{number}:{item}" + ("" if kind is None else f":{kind}")
 
 
-def _numbers(owners: NDArray[np.int32], items: NDArray[np.int32], times: NDArray[Any]) -> Rows:
+def _numbers(owners: NDArray[np.int32], items: NDArray[Any], times: NDArray[Any]) -> Rows:
     """Return the number of earlier events with the same owner, item and time: int64 [E]."""
     keys = (owners, items, times)
     order = stable_order(keys)

@@ -1,0 +1,1 @@
+"""Scores all users, or all items, of a shop into a file."""

@@ -1,0 +1,101 @@
+"""The command `turret score`; it imports its dependencies when it runs."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+app = typer.Typer(rich_markup_mode="markdown")
+
+
+@app.command()
+def score(
+    bundle: Annotated[
+        Path, typer.Argument(metavar="BUNDLE", help="A bundle, or a folder with a current one.")
+    ],
+    target: Annotated[Path, typer.Option("--to", metavar="FILE", help="The Parquet file.")],
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", metavar="DIR", help="Prepared data with the users and their histories."),
+    ] = None,
+    store: Annotated[
+        str | None, typer.Option(help="The store of the service with them: sqlite:///PATH or redis://HOST.")
+    ] = None,
+    users: Annotated[
+        Path | None,
+        typer.Option(
+            "--users",
+            metavar="FILE",
+            help="The users of --data or --store to score (column user_id; all by default); without these, "
+            "also their histories (column history).",
+        ),
+    ] = None,
+    k: Annotated[int, typer.Option("-k", "--k", help="How many items a user.")] = 20,
+    where: Annotated[
+        str | None,
+        typer.Option("--filter", metavar="JSON", help="A condition on the items' fields (docs/filters.md)."),
+    ] = None,
+    rules: Annotated[
+        list[str] | None, typer.Option("--rule", metavar="NAME", help="A stored rule; repeatable.")
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option("--exclude", metavar="ID", help="An item to leave out; repeatable.")
+    ] = None,
+    exclude_seen: Annotated[
+        str | None,
+        typer.Option(
+            metavar="JSON",
+            help='Leave out items of the history: true, false, or kinds such as ["buy"] (as the bundle).',
+        ),
+    ] = None,
+    min_score: Annotated[float | None, typer.Option(help="The least score by the towers.")] = None,
+    diversity: Annotated[
+        float, typer.Option(help="The weight of differences among the items, 0 to 1.")
+    ] = 0.0,
+    cap: Annotated[
+        str | None, typer.Option(metavar="JSON", help='Items that share a value of a field, as {"brand": 2}.')
+    ] = None,
+    among: Annotated[
+        Literal["all", "new", "again"],
+        typer.Option(help="All items, those without a use in the history, or those with one."),
+    ] = "all",
+    features: Annotated[
+        str | None, typer.Option(metavar="JSON", help="Features of all users, before those of the data.")
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="The time of the lists, in ISO 8601 (the begin of the run)."),
+    ] = None,
+    by_index: Annotated[
+        bool, typer.Option("--by-index", help="Search the bundle's index, with its recall, as over HTTP.")
+    ] = False,
+) -> None:
+    """Write the recommendations of every user into a Parquet file: user_id, rank, item_id, score, source.
+
+    The answers are those of the service. A run that was killed goes on after its complete parts when the same
+    command is given again.
+
+    Example: `turret score var/bundles --data var/prepared -k 20 --to var/scores.parquet`
+    """
+    from turret.scoring.conditions import parsed
+    from turret.scoring.run import Users
+    from turret.scoring.run import score as score_users
+    from turret.tower.bundle.golden import load
+    from turret.tower.format.listing import bundle_folder
+
+    conditions = {
+        "k": k,
+        "filter": parsed("filter", where),
+        "rules": rules,
+        "exclude": exclude,
+        "exclude_seen": parsed("exclude-seen", exclude_seen),
+        "min_score": min_score,
+        "diversity": diversity,
+        "cap": parsed("cap", cap),
+        "among": among,
+        "features": parsed("features", features),
+        "at": at,
+    }
+    folder = bundle_folder(bundle).resolve()
+    opened = load(folder.parent, folder.name)
+    print(score_users(opened, Users(data, store, users), target, conditions).sentence(target))

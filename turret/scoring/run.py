@@ -1,0 +1,163 @@
+"""Scores every user of a source into a Parquet file, block by block, in a thread for each core."""
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from turret.data.errors import ConfigurationError, without_credentials
+from turret.data.prepared import PreparedData
+from turret.data.progress import progress
+from turret.scoring.conditions import check, request_of
+from turret.scoring.parts import opened
+from turret.scoring.scorer import Scorer
+from turret.scoring.stored_users import OpenStore, StoreUsers, stored_rules
+from turret.scoring.users import DataUsers, FileUsers, Load, UserSource, file_identity
+from turret.service.overlay.fresh import empty_overlay
+from turret.service.ranking.query import add_rules
+from turret.service.settings import read_settings
+from turret.service.stores.contract import now_ms
+from turret.tower.bundle.bundle import Bundle
+
+# Users of a part. Each takes some kilobytes while it is ranked, and a part of fewer is slower.
+PART = 4_096
+
+
+@dataclass(frozen=True)
+class Users:
+    """Where the users come from: prepared data or the store of a service, perhaps those that a file names.
+
+    Without `data` and `store`, the rows of the file `users` have the histories.
+    """
+
+    data: Path | None = None
+    store: str | None = None
+    users: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.data is not None and self.store is not None:
+            raise ConfigurationError(
+                "the histories are in the data or in the store; name --data or --store, not both"
+            )
+        if self.data is None and self.store is None and self.users is None:
+            raise ConfigurationError("no users are named; add --data DIR, --store URL or --users FILE")
+
+    def identity(self, data: PreparedData | None) -> str:
+        """The source as text, without credentials, by which a run that goes on knows it."""
+        named = file_identity(self.users)
+        if data is not None:
+            return f"data {data.fingerprint} {named}"
+        return f"file {named}" if self.store is None else f"store {without_credentials(self.store)} {named}"
+
+
+@dataclass(frozen=True)
+class ScoreReport:
+    """The numbers of users of this run, of rows of the file, and the seconds taken."""
+
+    users: int
+    rows: int
+    seconds: float
+
+    def sentence(self, target: Path) -> str:
+        """Describe the run, for people."""
+        rate = self.users / max(self.seconds, 1e-9)
+        took = f"{self.seconds:.1f} s, {rate:,.0f} users/s"
+        return f"{self.rows:,} rows are in {target}; this run has scored {self.users:,} users ({took})"
+
+
+def score(
+    bundle: Bundle,
+    source: Users,
+    target: Path,
+    conditions: Mapping[str, Any],
+    by_index: bool = False,
+    part: int = PART,
+) -> ScoreReport:
+    """Write the recommendations of every user into the Parquet file `target`.
+
+    `conditions` are the fields of a request. A run that was killed goes on after its complete parts. Raises
+    ConfigurationError for conditions that no request or this version can have, and for parts of another run.
+    """
+    request, begun = request_of(conditions), monotonic()
+    with ExitStack() as stack:
+        store = None
+        if source.store is not None:
+            store = stack.enter_context(OpenStore(read_settings(store=source.store)))
+        fresh = empty_overlay(bundle) if store is None else store.fresh(bundle)
+        root = bundle.folder.parent
+        rules = stored_rules(root) if store is None else store.rules(root)
+        check(request, rules, bundle, fresh)
+        data = None if source.data is None else PreparedData.open(source.data)
+        settings = {
+            **request.model_dump(mode="json", exclude_defaults=True),
+            "bundle": bundle.digest,
+            "source": source.identity(data),
+            "index": by_index,
+            "part": part,
+            "rules": {
+                name: rule.model_dump(mode="json") for name, rule in rules.chosen(request.rules).items()
+            },
+        }
+        parts = stack.enter_context(opened(target, settings, now_ms()))
+        scorer = Scorer(bundle, fresh, by_index)
+        features = [feature.name for feature in bundle.user_features]
+        users: UserSource
+        if store is not None:
+            users = StoreUsers(store, scorer.model, request, parts.begun, parts.folder, source.users)
+        elif data is not None:
+            limit = read_settings().stored_history_limit
+            users = DataUsers(data, request, parts.begun, limit, features, source.users)
+        else:
+            assert source.users is not None
+            users = FileUsers(source.users, conditions, parts.begun, features)
+
+        def work(number: int, load: Load) -> int:
+            block = load()
+            for query in block.queries if request.rules else ():
+                add_rules(query, rules)
+            parts.write(number, scorer.table(block, users.is_whole))
+            return len(block.users)
+
+        count = _in_threads(users, parts.is_complete, work, part)
+        return ScoreReport(count, parts.join(), monotonic() - begun)
+
+
+def _in_threads(
+    users: UserSource, is_complete: Callable[[int], bool], work: Callable[[int, Load], int], part: int
+) -> int:
+    """Call `work` for each part that is not complete, one a core at a time; return the number of users.
+
+    A few parts are read ahead, so memory does not grow with the users.
+    """
+    cores, done = len(os.sched_getaffinity(0)), 0
+    blocks: Iterator[tuple[int, Load]] = enumerate(users.blocks(part))
+    first = next(blocks, None)  # a store knows its users from here on
+    if first is None:
+        raise ConfigurationError("the source holds no users, so nothing is written; name another")
+    with ThreadPoolExecutor(cores) as pool, progress("Scoring", users.count) as advance:
+        pending: deque[Future[int]] = deque()
+
+        def take() -> int:
+            count = pending.popleft().result()
+            advance(count)
+            return count
+
+        try:
+            for number, load in chain([first], blocks):
+                if is_complete(number):
+                    advance(part)
+                    continue
+                pending.append(pool.submit(work, number, load))
+                done += take() if len(pending) > cores else 0
+            while pending:
+                done += take()
+        finally:
+            for future in pending:
+                future.cancel()
+    return done

@@ -1,0 +1,224 @@
+"""The users of a run with the history of each: of prepared data, of the service's store, or of a file."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import polars as pl
+
+from turret.data.errors import ColumnError, ConfigurationError, DataError, SourceError, brief
+from turret.data.manifest import hash_file
+from turret.data.prepared import HistoryEnd, PreparedData
+from turret.data.vocabulary import STRANGER, Id
+from turret.history.loading import all_negatives, kept_events
+from turret.scoring.conditions import request_of
+from turret.scoring.scorer import Block
+from turret.service.ranking.query import NO_HISTORY, Query, make_query
+from turret.service.schemas.requests import RecommendRequest
+from turret.service.stores.contract import History
+
+Load = Callable[[], Block]
+Value = TypeVar("Value")
+FORMS = (".parquet", ".csv", ".jsonl", ".ndjson")
+
+
+class UserSource(Protocol):
+    """Users in blocks, in the same order at each run, so that a killed run goes on by the number of a block.
+
+    `count` is the number of users, None until it is known, and `is_whole` whether all ids of users print as
+    whole numbers, known with the first block.
+    """
+
+    count: int | None
+    is_whole: bool
+
+    def blocks(self, size: int) -> Iterator[Load]:
+        """Yield a call for each block of `size` users that reads their histories, in any thread."""
+
+
+class DataUsers:
+    """The users of prepared data, or the `users` named, with all their events as a store would hold them.
+
+    `history` ends where the part begins that it names. Each user has their prepared features, as far as the
+    bundle reads them; those of the request come first. A user without events is answered as an unknown one.
+    """
+
+    def __init__(
+        self,
+        data: PreparedData,
+        request: RecommendRequest,
+        now: int,
+        limit: int,
+        features: Sequence[str],
+        users: Path | None = None,
+        history: HistoryEnd = "end",
+    ) -> None:
+        if data.has_queries:
+            raise ConfigurationError(
+                f"{data.folder} holds queries, which have no history; search for them instead"
+            )
+        self._data, self._now, self._limit = data, now, limit
+        # Any user has a stored history; the name itself changes no answer, and a copy for each takes time.
+        self._request = request.model_copy(update={"user_id": "user"})
+        prepared = {feature.name for feature in data.user_features.features}
+        self._features = [name for name in features if name in prepared]
+        self._users, self._ends = users, data.history_ends(history)
+        self._negatives = all_negatives(data, self._ends)
+        self._items = np.array(data.item_ids.ids(range(len(data.item_ids))), dtype=object)
+        self.count = len(data.users) if users is None else None
+        self.is_whole = data.users.kind == "integer" if users is None else are_whole(users)
+
+    def blocks(self, size: int) -> Iterator[Load]:
+        """Users in the order of the data, without the sessions of strangers, or in the order of the file."""
+        if self._users is not None:
+            for ids in ids_of_file(self._users, size):
+                yield lambda ids=ids: self._block(ids, [self._data.users.row(user) for user in ids])  # type: ignore[misc]
+            return
+        for rows in in_blocks(range(len(self._data.users)), size):
+            yield lambda rows=rows: self._of_rows(rows)  # type: ignore[misc]
+
+    def _of_rows(self, rows: Sequence[int]) -> Block:
+        ids = self._data.users.ids(rows)
+        known = [place for place, user in enumerate(ids) if not str(user).startswith(STRANGER)]
+        return self._block([ids[place] for place in known], [rows[place] for place in known])
+
+    def _block(self, ids: Sequence[Id], rows: Sequence[int | None]) -> Block:
+        known = np.array(sorted({row for row in rows if row is not None}), dtype=np.int64)
+        ends = np.asarray(self._ends[known])
+        events = kept_events(self._data, self._negatives, known, self._limit, self._now, ends)
+        counts = np.bincount(events.owners, minlength=len(known))
+        bounds = np.concatenate([[0], np.cumsum(counts)]).tolist()
+        items, times = self._items[events.items].tolist(), events.stored.tolist()
+        kinds = [events.names[code] for code in events.codes.tolist()] if any(events.names) else []
+        places = {int(row): place for place, row in enumerate(known)}
+        queries = []
+        for row in rows:
+            history = NO_HISTORY
+            if row is not None:
+                chosen = slice(bounds[places[row]], bounds[places[row] + 1])
+                history = History(items[chosen], times[chosen], kinds[chosen])
+            queries.append(make_query(self._request_of(row), history, (), self._now))
+        return Block(ids, queries)
+
+    def _request_of(self, row: int | None) -> RecommendRequest:
+        if row is None or not self._features:
+            return self._request
+        values = self._data.user_features.raw(row)
+        features = {name: values[name] for name in self._features if name in values} | self._request.features
+        return self._request.model_copy(update={"features": features})
+
+
+class FileUsers:
+    """The users of a file with the history of each: a row is a request.
+
+    Columns: `user_id`, `history` (a list of ids, or of structs of an `item` and a `kind`), perhaps
+    `history_times` and `at`, and user features that the bundle reads.
+    """
+
+    _FIELDS = ("user_id", "history", "history_times", "at")
+
+    def __init__(self, path: Path, conditions: Mapping[str, Any], now: int, features: Sequence[str]) -> None:
+        columns = scan(path).collect_schema().names()
+        for name in ("user_id", "history"):
+            if name not in columns:
+                remedy = (
+                    "name the users' histories with --data or --store" if name == "history" else "rename one"
+                )
+                raise ColumnError(f"{path} has no column {name}, but {brief(', '.join(columns))}; {remedy}")
+        for name in columns:
+            if name not in (*self._FIELDS, *features):
+                known = ", ".join((*self._FIELDS, *features))
+                raise ColumnError(f"{path} has a column {name!r} that no request has; keep {known} only")
+        self._path, self._conditions, self._now = path, conditions, now
+        self.is_whole = are_whole(path)
+        self.count: int | None = scan(path).select(pl.len()).collect().item()
+
+    def blocks(self, size: int) -> Iterator[Load]:
+        """Users in the order of the file."""
+        for number, rows in enumerate(in_blocks(rows_of_file(self._path, size), size)):
+            yield lambda rows=rows, first=number * size: self._block(rows, first)  # type: ignore[misc]
+
+    def _block(self, rows: Sequence[Mapping[str, Any]], first: int) -> Block:
+        queries: list[Query] = []
+        for number, row in enumerate(rows, first + 1):
+            fields = {name: value for name, value in row.items() if value is not None}
+            features = {name: fields.pop(name) for name in [*fields] if name not in self._FIELDS}
+            features |= self._conditions.get("features") or {}
+            fields = {"history": [], **self._conditions, **fields, "features": features}
+            request = request_of(fields, f"row {number} of {self._path}: ")
+            if request.user_id is None:
+                raise DataError(f"row {number} of {self._path} has no user_id; name a user in each row")
+            queries.append(make_query(request, NO_HISTORY, (), self._now))
+        return Block([_id(query.request.user_id) for query in queries], queries)
+
+
+def _id(user: Id | None) -> Id:
+    assert user is not None
+    return user
+
+
+def in_blocks(values: Iterable[Value], size: int) -> Iterator[list[Value]]:
+    """Yield the values in lists of `size`, the last one perhaps shorter."""
+    rest = iter(values)
+    while block := list(islice(rest, size)):
+        yield block
+
+
+def scan(path: Path) -> pl.LazyFrame:
+    """Open a table. Raises SourceError for a file that is missing, or of another form than `FORMS`."""
+    if not path.is_file():
+        raise SourceError(f"{path} is no file; name one of users in {', '.join(FORMS)}")
+    if path.suffix == ".parquet":
+        return pl.scan_parquet(path, glob=False)
+    if path.suffix == ".csv":
+        return pl.scan_csv(path, glob=False, infer_schema=False)
+    if path.suffix in FORMS:
+        return pl.scan_ndjson(path)
+    raise SourceError(f"{path}: its name should end in one of {', '.join(FORMS)}, which says how to read it")
+
+
+def rows_of_file(path: Path, size: int, column: str | None = None) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a table, some `size` of them in memory. Raises SourceError for a damaged one."""
+    table = scan(path)
+    if column is not None:
+        names = table.collect_schema().names()
+        if column not in names:
+            raise ColumnError(f"{path} has no column {column}, but {brief(', '.join(names))}; rename one")
+        table = table.select(column)
+    try:
+        for frame in table.collect_batches(chunk_size=size, maintain_order=True):
+            yield from frame.iter_rows(named=True)
+    except pl.exceptions.PolarsError as error:
+        line = brief(str(error).partition("\n")[0], 200)
+        raise SourceError(f"{path} can't be read ({line}); write it again") from None
+
+
+def ids_of_file(path: Path, size: int, column: str = "user_id") -> Iterator[list[Id]]:
+    """Yield the ids of a table's column, `size` at a time. Raises DataError for a value that is no id."""
+    for first, rows in enumerate(in_blocks(rows_of_file(path, size, column), size)):
+        ids: list[Id] = []
+        for number, row in enumerate(rows, first * size + 1):
+            request = request_of({"user_id": row[column]}, f"row {number} of {path}: ")
+            if request.user_id is None:
+                raise DataError(f"row {number} of {path} has no {column}; name one in each row")
+            ids.append(request.user_id)
+        yield ids
+
+
+def are_whole(path: Path, column: str = "user_id") -> bool:
+    """Whether all ids of a table's column print as whole numbers of 64 bits."""
+    if column not in scan(path).collect_schema().names():  # refused where the rows are read
+        return False
+    whole = pl.col(column).cast(pl.String).str.contains("^(0|-?[1-9][0-9]{0,17})$").fill_null(True).all()
+    return bool(scan(path).select(whole).collect(engine="streaming").item())
+
+
+def file_identity(path: Path | None) -> str:
+    """The SHA-256 of a file, by which a run that goes on knows it; "" for None."""
+    if path is None:
+        return ""
+    if not path.is_file():
+        raise SourceError(f"{path} is no file; name one of users in {', '.join(FORMS)}")
+    return hash_file(path).sha256
