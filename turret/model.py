@@ -10,7 +10,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from turret.arguments import checked
-from turret.data.errors import ArgumentError, shown
+from turret.data.errors import ArgumentError, MissingExtraError, shown
+from turret.data.extras import install_hint
 from turret.data.features.texts import QUERY
 from turret.data.kinds import Seen
 from turret.data.moments import FORMS, parse_moment
@@ -162,6 +163,47 @@ class Model:
             raise BundleError(f"version {self.version} has no item {shown(item)}")
         ranking = self._retriever.similar(row, k)
         return self._items(ranking.rows, ranking.scores, "towers")
+
+    @checked
+    def score(
+        self,
+        *,
+        data: str | PathLike[str] | None = None,
+        store: str | None = None,
+        users: str | PathLike[str] | None = None,
+        by_index: bool = False,
+        at: Moment | None = None,
+        k: int = 20,
+        **conditions: object,
+    ) -> Any:
+        """Return a Polars frame of every user's items, best first: user_id, rank, item_id, score, source.
+
+        `turret score` writes the same rows into a file, whatever their number. Both need the extras `train`
+        and `serve`.
+
+        Args:
+            data: prepared data with the users and their histories.
+            store: the address of the service's store with them.
+            users: a file of the users to score, and without `data` and `store` of their histories.
+            by_index: search the bundle's index, with its recall, instead of all items.
+            at: the time of the lists; now by default.
+            k: the number of items a user.
+            conditions: other fields of `POST /v1/recommend`: `filter`, `rules`, `exclude`, `exclude_seen`,
+                `min_score`, `diversity`, `cap`, `among`, `features`.
+
+        Raises:
+            ConfigurationError: no request of this version can have these conditions, or no users are named.
+            DataError, ServiceError: the users can't be read.
+        """
+        try:
+            from turret.scoring.frame import score_frame
+        except ModuleNotFoundError as error:
+            raise MissingExtraError(
+                f"Model.score: {install_hint(error) or error}", name=error.name
+            ) from error
+        folder, file = (None if path is None else Path(path) for path in (data, users))
+        when = at.isoformat() if isinstance(at, datetime) else at
+        return score_frame(self.bundle, folder, file, store, by_index, {"k": k, "at": when, **conditions})
 
     def _read(
         self,

@@ -106,26 +106,33 @@ def score(
         }
         parts = stack.enter_context(opened(target, settings, now_ms()))
         scorer = Scorer(bundle, fresh, by_index)
-        features = [feature.name for feature in bundle.user_features]
         users: UserSource
         if store is not None:
-            users = StoreUsers(store, scorer.model, request, parts.begun, parts.folder, source.users)
-        elif data is not None:
-            limit = read_settings().stored_history_limit
-            users = DataUsers(data, request, parts.begun, limit, features, source.users)
+            users = StoreUsers(store, scorer.model, request, parts.begun, parts.folder, rules, source.users)
         else:
-            assert source.users is not None
-            users = FileUsers(source.users, conditions, parts.begun, features)
+            users = _without_store(source, data, bundle, conditions, parts.begun)
 
         def work(number: int, load: Load) -> int:
             block = load()
-            for query in block.queries if request.rules else ():
+            for query in block.queries if request.rules and store is None else ():  # the store's have them
                 add_rules(query, rules)
             parts.write(number, scorer.table(block, users.is_whole))
             return len(block.users)
 
         count = _in_threads(users, parts.is_complete, work, part)
         return ScoreReport(count, parts.join(), monotonic() - begun)
+
+
+def _without_store(
+    source: Users, data: PreparedData | None, bundle: Bundle, conditions: Mapping[str, Any], now: int
+) -> UserSource:
+    """The users of prepared data, or those of a file with their histories."""
+    features = [feature.name for feature in bundle.user_features]
+    if data is not None:
+        limit = read_settings().stored_history_limit
+        return DataUsers(data, request_of(conditions), now, limit, features, source.users)
+    assert source.users is not None
+    return FileUsers(source.users, conditions, now, features)
 
 
 def _in_threads(

@@ -20,7 +20,7 @@ from turret.tower.bundle.bundle import Bundle
 from turret.tower.errors import EncodingError
 from turret.tower.index.blocked import BlockedIndex
 from turret.tower.index.faiss_calls import one_thread
-from turret.tower.retrieval import Ranking, Retriever
+from turret.tower.retrieval import NOTHING, Ranking, Retriever
 
 SOURCES = ("towers", "popular", "fresh")
 _POPULAR, _FRESH = SOURCES.index("popular"), SOURCES.index("fresh")
@@ -74,7 +74,7 @@ class Scorer:
         rankings = self.ranked(block)
         counts = np.array([len(ranking.rows) for ranking in rankings], np.int64)
         owners, firsts = np.repeat(np.arange(len(counts)), counts), np.cumsum(counts) - counts
-        rows = np.concatenate([ranking.rows for ranking in rankings])
+        rows = np.concatenate([NOTHING.rows, *(ranking.rows for ranking in rankings)])
         sources = np.repeat(
             np.array([_POPULAR * (ranking.plan.kind == "popularity") for ranking in rankings], np.uint32),
             counts,
@@ -87,7 +87,7 @@ class Scorer:
                 "user_id": users.gather(owners),
                 "rank": (np.arange(len(rows)) - firsts[owners] + 1).astype(np.int32),
                 "item_id": self._items.gather(rows),
-                "score": np.concatenate([ranking.scores for ranking in rankings]),
+                "score": np.concatenate([NOTHING.scores, *(ranking.scores for ranking in rankings)]),
                 "source": pl.Series(SOURCES).gather(sources),
             }
         )

@@ -140,11 +140,12 @@ class StoreUsers:
         request: RecommendRequest,
         now: int,
         folder: Path,
+        rules: RuleSet,
         users: Path | None = None,
     ) -> None:
         self._store, self._model, self._request, self._now = store, model, request, now
         self._folder, self._users = folder, users
-        self._reader = QueryReader(store.histories, store.overlay, store.settings, RuleSet)
+        self._reader = QueryReader(store.histories, store.overlay, store.settings, lambda: rules)
         self.count: int | None = None
         self.is_whole = users is not None and are_whole(users)
 

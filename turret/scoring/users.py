@@ -1,6 +1,7 @@
 """The users of a run with the history of each: of prepared data, of the service's store, or of a file."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -120,7 +121,7 @@ class FileUsers:
     _FIELDS = ("user_id", "history", "history_times", "at")
 
     def __init__(self, path: Path, conditions: Mapping[str, Any], now: int, features: Sequence[str]) -> None:
-        columns = scan(path).collect_schema().names()
+        columns = columns_of(path)
         for name in ("user_id", "history"):
             if name not in columns:
                 remedy = (
@@ -179,20 +180,33 @@ def scan(path: Path) -> pl.LazyFrame:
     raise SourceError(f"{path}: its name should end in one of {', '.join(FORMS)}, which says how to read it")
 
 
+def columns_of(path: Path) -> list[str]:
+    """The names of a table's columns. Raises SourceError as `scan`, and for a damaged table."""
+    with damage_told(path):
+        return scan(path).collect_schema().names()
+
+
+@contextmanager
+def damage_told(path: Path) -> Iterator[None]:
+    """Raise SourceError for a table that Polars can't read."""
+    try:
+        yield
+    except pl.exceptions.PolarsError as error:
+        line = brief(str(error).partition("\n")[0], 200)
+        raise SourceError(f"{path} can't be read ({line}); write it again") from None
+
+
 def rows_of_file(path: Path, size: int, column: str | None = None) -> Iterator[dict[str, Any]]:
     """Yield the rows of a table, some `size` of them in memory. Raises SourceError for a damaged one."""
     table = scan(path)
     if column is not None:
-        names = table.collect_schema().names()
+        names = columns_of(path)
         if column not in names:
             raise ColumnError(f"{path} has no column {column}, but {brief(', '.join(names))}; rename one")
         table = table.select(column)
-    try:
+    with damage_told(path):
         for frame in table.collect_batches(chunk_size=size, maintain_order=True):
             yield from frame.iter_rows(named=True)
-    except pl.exceptions.PolarsError as error:
-        line = brief(str(error).partition("\n")[0], 200)
-        raise SourceError(f"{path} can't be read ({line}); write it again") from None
 
 
 def ids_of_file(path: Path, size: int, column: str = "user_id") -> Iterator[list[Id]]:
@@ -209,7 +223,7 @@ def ids_of_file(path: Path, size: int, column: str = "user_id") -> Iterator[list
 
 def are_whole(path: Path, column: str = "user_id") -> bool:
     """Whether all ids of a table's column print as whole numbers of 64 bits."""
-    if column not in scan(path).collect_schema().names():  # refused where the rows are read
+    if column not in columns_of(path):  # refused where the rows are read
         return False
     whole = pl.col(column).cast(pl.String).str.contains("^(0|-?[1-9][0-9]{0,17})$").fill_null(True).all()
     return bool(scan(path).select(whole).collect(engine="streaming").item())

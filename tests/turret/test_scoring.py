@@ -1,0 +1,336 @@
+"""`turret score`: the answers of the service for every user, in a file that a killed run completes."""
+
+import json
+import resource
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from fastapi.testclient import TestClient
+
+import turret
+from tests.support.service_app import ADMIN, post_events, serving
+from tests.training.conftest import trained
+from turret.data.configuration import load_configuration
+from turret.data.errors import TurretError
+from turret.data.prepared import PreparedData
+from turret.data.preparing.prepare import prepare
+from turret.data.reading.schema import PrepareConfig
+from turret.data.synthetic.synthesis import MessyConfig, synthesise
+from turret.model import Model
+from turret.scoring import parts
+from turret.scoring.run import Users, score
+from turret.training.config.experiment import load_experiment
+from turret.training.export.export import export
+
+Row = dict[str, Any]
+AT = "2026-01-05T12:00:00Z"
+KINDS = ["purchase", "cart=signal", "view=signal", "return=negative:consume"]
+SETTINGS = {
+    "columns.kind": "event",
+    "columns.session": "session_id",
+    "kinds": KINDS,
+    "filters.duplicates": "strongest",
+    "filters.session_gap": "30m",
+    "on_bad": "drop",
+}
+QUICK = ["training.batch_size=256", "training.device=cpu", "tower.dimension=8", "training.epochs=1"]
+# Every condition of a recommendation that changes which items are in it, or their order.
+CONDITIONS: dict[str, Row] = {
+    "plain": {},
+    "a filter": {"filter": {"brand": {"any_of": ["Elm", "Fir"]}}},
+    "a rule": {"rules": ["in_stock"]},
+    "a cap": {"cap": {"brand": 1}},
+    "diversity": {"diversity": 0.4},
+    "kinds left out": {"exclude_seen": ["view", "purchase"]},
+    "new items": {"among": "new"},
+    "used items": {"among": "again", "exclude_seen": False},
+    "a least score": {"min_score": 3.0},
+    "items left out": {"exclude": ["i0001", "i0002", "i0003"]},
+    "features": {"features": {"country": "de"}},
+}
+
+
+@dataclass(frozen=True)
+class Shop:
+    """A messy shop of more than 1,000 users: its log as it came, prepared data, and a trained bundle."""
+
+    folder: Path
+    data: PreparedData
+
+    @property
+    def bundles(self) -> Path:
+        return self.folder / "bundles"
+
+    @property
+    def store(self) -> str:
+        return f"sqlite:///{self.folder}/history.sqlite"
+
+    def events(self) -> Iterator[list[Row]]:
+        """The rows of the log with a user and a time, as events of `POST /v1/events`."""
+        log = pl.read_csv(self.folder / "raw" / "events.csv", infer_schema=False)
+        rows = log.filter(pl.col("user_id").is_not_null() & pl.col("item_id").is_not_null()).iter_rows(
+            named=True
+        )
+        events = [
+            {
+                "event_id": str(number),
+                "user_id": row["user_id"],
+                "item_id": row["item_id"],
+                "kind": row["event"],
+                "time": row["time"].replace(" ", "T"),
+            }
+            for number, row in enumerate(rows)
+            if (row["time"] or "").startswith("202")
+        ]
+        for first in range(0, len(events), 1_000):
+            yield events[first : first + 1_000]
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Shop:
+    folder = tmp_path_factory.mktemp("messy")
+    synthesise(MessyConfig(users=1_200, items=300, events_per_user=12, robots=0), folder / "raw")
+    prepare(
+        load_configuration(PrepareConfig, None, {"source": folder / "raw", **SETTINGS}), folder / "prepared"
+    )
+    data = PreparedData.open(folder / "prepared")
+    experiment = load_experiment("youtubednn", [*QUICK, "tower.user.features=all"])
+    export(trained(folder / "run", data, experiment)[0], data, folder / "bundles", "v1")
+    return Shop(folder, data)
+
+
+@pytest.fixture(scope="module")
+def served(shop: Shop) -> Iterator[TestClient]:
+    """A service whose store has the raw events, an item that is new, one that is withdrawn, and a rule."""
+    with serving(shop.bundles, store=shop.store) as client:
+        for events in shop.events():
+            post_events(client, *events)
+        assert client.delete("/v1/items/i0005").status_code == 200
+        rules = {"rules": {"in_stock": {"filter": {"on_sale": {"equals": False}}, "cap": {"brand": 3}}}}
+        answer = client.put("/v1/rules", json=rules, headers=ADMIN)
+        assert answer.status_code == 200, answer.text
+        yield client
+
+
+def over_http(client: TestClient, requests: list[Row]) -> pl.DataFrame:
+    """The answers to requests of users, in batches, as rows of the file."""
+    rows: list[Row] = []
+    for first in range(0, len(requests), 100):
+        answer = client.post("/v1/recommend/batch", json={"requests": requests[first : first + 100]})
+        assert answer.status_code == 200, answer.text
+        for request, result in zip(requests[first:], answer.json()["results"], strict=False):
+            assert result["degraded"] == []
+            rows += [
+                {"user_id": request["user_id"], "rank": rank, "item_id": item["id"]}
+                | {name: item[name] for name in ("score", "source")}
+                for rank, item in enumerate(result["items"], 1)
+            ]
+    types = {
+        "user_id": pl.String,
+        "rank": pl.Int32,
+        "item_id": pl.String,
+        "score": pl.Float32,
+        "source": pl.String,
+    }
+    return pl.DataFrame(rows, schema=types)
+
+
+def check_equal(scored: pl.DataFrame, answers: pl.DataFrame) -> None:
+    """Item for item and score for score: the same engine computes both, in batches of its own."""
+    assert scored.height > 0
+    assert scored.columns == answers.columns
+    assert scored.sort("user_id", "rank").equals(answers.sort("user_id", "rank"))
+
+
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_a_thousand_users_of_the_store_get_the_answers_of_the_service(
+    shop: Shop, served: TestClient, tmp_path: Path, name: str
+) -> None:
+    """The raw events were sent as they came; the file and HTTP have the same items and scores."""
+    conditions = {"k": 7, "at": AT, **CONDITIONS[name]}
+    report = score(
+        turret.load(shop.bundles).bundle,
+        Users(store=shop.store),
+        tmp_path / "s.parquet",
+        conditions,
+        part=300,
+    )
+    scored = pl.read_parquet(tmp_path / "s.parquet")
+    users = sorted({row["user_id"] for events in shop.events() for row in events})
+    assert report.users == len(users) >= 1_000
+    check_equal(scored, over_http(served, [{"user_id": user, **conditions} for user in users]))
+    assert "i0005" not in scored["item_id"]
+
+
+@pytest.mark.parametrize("name", ["plain", "diversity", "used items"])
+def test_the_users_of_prepared_data_get_the_answers_of_a_service_with_their_histories(
+    shop: Shop, tmp_path: Path, name: str
+) -> None:
+    """The service has the log by `turret.load_histories`; requests have the users' prepared features."""
+    conditions = {"k": 5, "at": AT, **CONDITIONS[name]}
+    scored = Model.score(turret.load(shop.bundles), data=shop.data.folder, **conditions)
+    store = f"sqlite:///{tmp_path}/history.sqlite"
+    turret.load_histories(shop.data, store)
+    names = [str(user) for user in shop.data.users.ids(range(len(shop.data.users)))]
+    requests = [
+        {"user_id": user, "features": shop.data.user_features.raw(row), **conditions}
+        for row, user in enumerate(names)
+        if not user.startswith("session:")
+    ]
+    with serving(shop.bundles, store=store) as client:
+        check_equal(scored, over_http(client, requests))
+
+
+def test_a_row_of_a_file_is_a_request(shop: Shop, served: TestClient, tmp_path: Path) -> None:
+    """Histories with kinds and times, features, a user without a history; ids that are hostile."""
+    histories: list[list[Row]] = [
+        [{"item": "i0001", "kind": "view"}, {"item": "i0002", "kind": "purchase"}],
+        [],
+        [{"item": "no such item", "kind": None}],
+    ]
+    ids = ["7", "a\x00b\n../é", "x" * 512]
+    times = [["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"], [], ["2026-01-02T00:00:00Z"]]
+    rows = [
+        {"user_id": user, "history": history, "history_times": when, "at": AT, "country": "de"}
+        for user, history, when in zip(ids, histories, times, strict=True)
+    ]
+    path = tmp_path / "users.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    scored = turret.load(shop.bundles).score(users=path, k=3, exclude=["i0005"])
+    requests = [{"k": 3, "exclude": ["i0005"], **row} for row in rows]
+    for request in requests:
+        request["features"] = {"country": request.pop("country")}
+    check_equal(scored, over_http(served, requests))
+    assert set(scored.filter(pl.col("user_id") != "7")["source"]) == {"popular"}
+
+
+def test_users_are_chosen_by_a_file(shop: Shop, served: TestClient, tmp_path: Path) -> None:
+    """An unknown user is answered as the service answers; the others as without the file, in its order."""
+    model, path = turret.load(shop.bundles), tmp_path / "users.csv"
+    path.write_text("user_id\nnobody\nu00003\nu00001\n")
+    for source in ({"data": shop.data.folder}, {"store": shop.store}):
+        chosen = model.score(**source, users=path, k=4, at=AT)
+        assert list(dict.fromkeys(chosen["user_id"])) == ["nobody", "u00003", "u00001"]
+        known = model.score(**source, k=4, at=AT).filter(pl.col("user_id").is_in(["u00001", "u00003"]))
+        assert (
+            chosen.filter(pl.col("user_id") != "nobody")
+            .sort("user_id", "rank")
+            .equals(known.sort("user_id", "rank"))
+        )
+
+
+def test_a_killed_run_goes_on_after_its_complete_parts(
+    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The parts that are complete aren't made again, and the file is that of a run without a break."""
+    bundle, users, conditions = (
+        turret.load(shop.bundles).bundle,
+        Users(data=shop.data.folder),
+        {"k": 3, "at": AT},
+    )
+    score(bundle, users, tmp_path / "whole.parquet", conditions, part=100)
+    write, target = parts.Parts.write, tmp_path / "s.parquet"
+
+    def dying(self: parts.Parts, number: int, table: pl.DataFrame) -> None:
+        if number == 4:
+            raise KeyboardInterrupt
+        write(self, number, table)
+
+    monkeypatch.setattr(parts.Parts, "write", dying)
+    with pytest.raises(KeyboardInterrupt):
+        score(bundle, users, target, conditions, part=100)
+    assert not target.exists()
+    monkeypatch.setattr(parts.Parts, "write", write)
+    with pytest.raises(
+        TurretError, match=r"parts of a run with k = 3, and this one has 4; repeat the settings"
+    ):
+        score(bundle, users, target, {**conditions, "k": 4}, part=100)
+    report = score(bundle, users, target, conditions, part=100)
+    assert 0 < report.users <= len(shop.data.users) - 400
+    assert pl.read_parquet(target).equals(pl.read_parquet(tmp_path / "whole.parquet"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["s.parquet", "whole.parquet"]
+    assert target.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize(
+    ("conditions", "words"),
+    [
+        ({"k": 0}, "k = 0: send a number from 1"),
+        ({"k": 10**9}, "k = 1000000000: send a number up to 1000"),
+        ({"filter": {"colour": {"any_of": ["red"]}}}, "colour"),
+        ({"rules": ["no such rule"]}, "rules = 'no such rule': there is no such rule"),
+        ({"cap": {"colour": 1}}, "cap.colour = 'colour': items have no such field; they have title, brand"),
+        ({"exclude_seen": ["eaten"]}, "exclude_seen.0 = 'eaten': version v1 has no such kind"),
+        ({"among": "again", "exclude_seen": True}, "among = 'again': version v1 leaves out all used items"),
+        ({"features": {"shoe": 43}}, "shoe"),
+        ({"at": "soon"}, "at = 'soon': send seconds"),
+        ({"cursor": "x"}, "cursor"),
+        ({"colour": 1}, "colour"),
+    ],
+)
+def test_conditions_that_no_request_can_have_are_refused_before_any_user(
+    shop: Shop, tmp_path: Path, conditions: Row, words: str
+) -> None:
+    """In the words of the service, and nothing is left beside the file."""
+    bundle = turret.load(shop.bundles).bundle
+    with pytest.raises(TurretError, match=words.replace("(", r"\(")):
+        score(bundle, Users(data=shop.data.folder), tmp_path / "s.parquet", conditions)
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("u.parquet", "no table", "can't be read|not a|[Pp]arquet"),
+        ("u.csv", "user\nu1\n", "has no column user_id, but user; rename one"),
+        ("u.csv", "", "can't be read|no column"),
+        (
+            "u.jsonl",
+            '{"user_id": "u1"}\n',
+            "has no column history, but user_id; name the users' histories with --data",
+        ),
+        ("u.jsonl", '{"user_id": "u1", "history": [], "age": 3}\n', "has a column 'age' that no request has"),
+        (
+            "u.jsonl",
+            '{"user_id": "u1", "history": [""]}\n',
+            "row 1 of .*: history.0 = '': send a 64-bit integer",
+        ),
+        ("u.jsonl", '{"user_id": null, "history": []}\n', "row 1 of .* has no user_id"),
+        ("u.xlsx", "", "its name should end in one of .parquet, .csv"),
+    ],
+)
+def test_a_file_of_users_that_can_not_be_read_is_refused(
+    shop: Shop, tmp_path: Path, name: str, text: str, words: str
+) -> None:
+    """The sentence names the file, and the row or the column."""
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(TurretError, match=words):
+        turret.load(shop.bundles).score(users=path)
+
+
+def test_a_target_that_can_not_be_written_is_refused(shop: Shop, tmp_path: Path) -> None:
+    """A missing folder, a folder, another form, a full disk; the complete parts stay for the next run."""
+    bundle, users = turret.load(shop.bundles).bundle, Users(data=shop.data.folder)
+    (tmp_path / "folder.parquet").mkdir()
+    for name, words in {
+        "missing/s.parquet": "missing is no folder; make it",
+        "folder.parquet": "is a folder; name a file in it",
+        "s.csv": "give it a name like scores.parquet",
+    }.items():
+        with pytest.raises(TurretError, match=words):
+            score(bundle, users, tmp_path / name, {})
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, limits[1]))
+    try:
+        with pytest.raises(
+            TurretError, match=r"can't be written \(.*make room, and the same command goes on"
+        ):
+            score(bundle, users, tmp_path / "s.parquet", {"k": 20}, part=500)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert score(bundle, users, tmp_path / "s.parquet", {"k": 20}, part=500).rows > 0
