@@ -21,6 +21,9 @@ class BlockedIndex(ExactIndex):
     candidates, within the rounding error of both sums, is searched for alone.
     """
 
+    # A product of 500 queries takes twice as long for each as one of 4,000, and a few more rows cost little.
+    fetch_step = 32
+
     def __init__(self, vectors: NDArray[np.float32]) -> None:
         super().__init__(vectors)
         longest = max(

@@ -26,6 +26,8 @@ class Index(ABC):
     """
 
     settings: IndexSettings
+    # Searches for several queries fetch a multiple of so many rows, so that more of them share a call.
+    fetch_step = 1
 
     @classmethod
     @abstractmethod

@@ -116,13 +116,16 @@ class Planner:
         if self.absolute or self._index.settings.is_remote:
             return [self._planned(query) for query in queries]
         together: dict[tuple[int, int], list[int]] = {}
+        step = self._index.fetch_step
         for position, query in enumerate(queries):
-            together.setdefault((query.sure, query.fetch), []).append(position)
+            sure, fetch = (-(-rows // step) * step for rows in (query.sure, query.fetch))
+            together.setdefault((sure, fetch), []).append(position)
         planned: dict[int, Ranking] = {}
         for (sure, fetch), positions in together.items():
             answers = self._index.nearest_of_each(vectors[positions], sure, fetch - sure)
-            for position, answer in zip(positions, answers, strict=True):
-                planned[position] = self._planned(queries[position], answer)
+            for position, (rows, products) in zip(positions, answers, strict=True):
+                wanted = queries[position].fetch
+                planned[position] = self._planned(queries[position], (rows[:wanted], products[:wanted]))
         return [planned[position] for position in range(len(queries))]
 
     def _planned(self, query: _Query, answer: Found | None = None) -> Ranking:

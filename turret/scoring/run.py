@@ -1,10 +1,11 @@
 """Scores every user of a source into a Parquet file, block by block, in a thread for each core."""
 
+import gc
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -110,7 +111,7 @@ def score(
         if store is not None:
             users = StoreUsers(store, scorer.model, request, parts.begun, parts.folder, rules, source.users)
         else:
-            users = _without_store(source, data, bundle, conditions, parts.begun)
+            users = users_of(source, data, bundle, conditions, parts.begun)
 
         def work(number: int, load: Load) -> int:
             block = load()
@@ -123,7 +124,7 @@ def score(
         return ScoreReport(count, parts.join(), monotonic() - begun)
 
 
-def _without_store(
+def users_of(
     source: Users, data: PreparedData | None, bundle: Bundle, conditions: Mapping[str, Any], now: int
 ) -> UserSource:
     """The users of prepared data, or those of a file with their histories."""
@@ -133,6 +134,20 @@ def _without_store(
         return DataUsers(data, request_of(conditions), now, limit, features, source.users)
     assert source.users is not None
     return FileUsers(source.users, conditions, now, features)
+
+
+@contextmanager
+def _frozen() -> Iterator[None]:
+    """Keep the garbage collector from the objects that exist now, which it would pass over again and again.
+
+    The queries of a part are so many new objects that it looks at all objects several times a part.
+    """
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _in_threads(
@@ -147,7 +162,7 @@ def _in_threads(
     first = next(blocks, None)  # a store knows its users from here on
     if first is None:
         raise ConfigurationError("the source holds no users, so nothing is written; name another")
-    with ThreadPoolExecutor(cores) as pool, progress("Scoring", users.count) as advance:
+    with _frozen(), ThreadPoolExecutor(cores) as pool, progress("Scoring", users.count) as advance:
         pending: deque[Future[int]] = deque()
 
         def take() -> int:
