@@ -5,8 +5,9 @@ import resource
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 import polars as pl
 import pytest
 from fastapi.testclient import TestClient
@@ -22,13 +23,17 @@ from turret.data.reading.schema import PrepareConfig
 from turret.data.synthetic.synthesis import MessyConfig, synthesise
 from turret.model import Model
 from turret.scoring import parts
+from turret.scoring.by_item import score_items
 from turret.scoring.run import Users, score
+from turret.scoring.vectors import write_vectors
 from turret.training.config.experiment import load_experiment
 from turret.training.export.export import export
 
 Row = dict[str, Any]
+OF: tuple[Literal["items", "users"], ...] = ("items", "users")
 AT = "2026-01-05T12:00:00Z"
 KINDS = ["purchase", "cart=signal", "view=signal", "return=negative:consume"]
+KIND_NAMES = [kind.partition("=")[0] for kind in KINDS if "=negative" not in kind]
 SETTINGS = {
     "columns.kind": "event",
     "columns.session": "session_id",
@@ -334,3 +339,69 @@ def test_a_target_that_can_not_be_written_is_refused(shop: Shop, tmp_path: Path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert score(bundle, users, tmp_path / "s.parquet", {"k": 20}, part=500).rows > 0
+
+
+def test_the_inner_product_of_the_vectors_over_the_temperature_is_the_score(
+    shop: Shop, tmp_path: Path
+) -> None:
+    """In a Parquet file, which names both, and in `.npy` with the ids beside."""
+    bundle, users = turret.load(shop.bundles).bundle, Users(data=shop.data.folder)
+    said = [
+        write_vectors(bundle, of, tmp_path / f"{of}{end}", users) for of in OF for end in (".parquet", ".npy")
+    ]
+    assert "score = user . item / 0.07; vectors have length 1" in said[0]
+    tables = {of: pl.read_parquet(tmp_path / f"{of}.parquet") for of in OF}
+    for of, table in tables.items():
+        lines = (tmp_path / f"{of}.ids.jsonl").read_text().splitlines()
+        assert [json.loads(line) for line in lines] == table.to_series(0).to_list()
+        assert np.array_equal(np.load(tmp_path / f"{of}.npy"), table["vector"].to_numpy())
+        told = pl.read_parquet_metadata(tmp_path / f"{of}.parquet")
+        assert (told["version"], told["normalisation"]) == ("v1", "length 1")
+        assert float(told["temperature"]) == pytest.approx(0.07)
+    scored = Model.score(turret.load(shop.bundles), data=shop.data.folder, k=300, exclude_seen=False)
+    assert tables["items"].height == bundle.manifest.item_count
+    product = (pl.col("vector") * pl.col("vector_item")).arr.sum() / 0.07
+    both = scored.join(tables["users"], on="user_id").join(tables["items"], on="item_id", suffix="_item")
+    first = (
+        both.group_by("user_id").agg(pl.all().sort_by("rank").last()).with_columns(product.alias("product"))
+    )
+    # The last item of a user is none of the history, whose items gain by the repeat term; the sums round.
+    assert first.height == tables["users"].height > 900
+    assert float((first["product"] - first["score"]).abs().median()) < 1e-4
+    assert not [path.name for path in tmp_path.iterdir() if path.name.startswith(".")]
+    with pytest.raises(TurretError, match=r"name a \.parquet file, or a \.npy file"):
+        write_vectors(bundle, "items", tmp_path / "items.csv")
+    with pytest.raises(TurretError, match="no users are named"):
+        write_vectors(bundle, "users", tmp_path / "users.npy")
+
+
+def test_for_each_item_the_best_users_are_those_who_have_not_had_it(shop: Shop, tmp_path: Path) -> None:
+    """As the lists of all users say, turned round: scores to the last bit, also where items are chosen."""
+    model, users = turret.load(shop.bundles), Users(data=shop.data.folder)
+    lists = model.score(data=shop.data.folder, k=300, at=AT, exclude_seen=KIND_NAMES)
+    lists = lists.filter(pl.col("source") == "towers")
+    said = score_items(model.bundle, users, tmp_path / "s.parquet", 7, part=150)
+    found = pl.read_parquet(tmp_path / "s.parquet")
+    assert f"{len(model.bundle.vocabulary)} items" in said
+    assert found.columns == ["item_id", "rank", "user_id", "score"]
+    best = pl.struct("score", "user_id").sort_by([-pl.col("score"), pl.col("user_id")]).head(7)
+    expected = lists.group_by("item_id").agg(best.alias("best")).explode("best").unnest("best")
+    key = ["item_id", "score", "user_id"]
+    assert found.select(key).sort(key).equals(expected.select(key).sort(key))
+    assert (
+        found.sort("item_id", "rank")["score"].to_list()
+        == found.sort(["item_id", "score"], descending=[False, True])["score"].to_list()
+    )
+    (tmp_path / "items.csv").write_text("item_id\ni0003\ni0001\n")
+    score_items(model.bundle, users, tmp_path / "two.parquet", 7, tmp_path / "items.csv")
+    assert pl.read_parquet(tmp_path / "two.parquet").equals(
+        found.filter(pl.col("item_id").is_in(["i0001", "i0003"]))
+    )
+    (tmp_path / "items.csv").write_text("item_id\nno such item\n")
+    for k, items, words in (
+        (0, None, "k = 0 users of 300 items; give 1 to"),
+        (10**9, None, "k = 1000000000 users of"),
+        (7, tmp_path / "items.csv", "version v1 has no item 'no such item'; leave it out"),
+    ):
+        with pytest.raises(TurretError, match=words):
+            score_items(model.bundle, users, tmp_path / "s.parquet", k, items)

@@ -1,4 +1,4 @@
-"""The command `turret score`; it imports its dependencies when it runs."""
+"""The commands `turret score` and `turret vectors`; each imports its dependencies when it runs."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -6,6 +6,25 @@ from typing import Annotated, Literal
 import typer
 
 app = typer.Typer(rich_markup_mode="markdown")
+
+
+_Bundle = Annotated[Path, typer.Argument(metavar="BUNDLE", help="A bundle, or a folder with a current one.")]
+_Data = Annotated[
+    Path | None,
+    typer.Option("--data", metavar="DIR", help="Prepared data with the users and their histories."),
+]
+_Store = Annotated[
+    str | None, typer.Option(help="The store of the service with them: sqlite:///PATH or redis://HOST.")
+]
+_Users = Annotated[
+    Path | None,
+    typer.Option(
+        "--users",
+        metavar="FILE",
+        help="The users of --data or --store that count (column user_id; all by default); without these, "
+        "also their histories (column history).",
+    ),
+]
 
 
 @app.command()
@@ -66,6 +85,14 @@ def score(
         str | None,
         typer.Option(metavar="TIME", help="The time of the lists, in ISO 8601 (the begin of the run)."),
     ] = None,
+    by: Annotated[
+        Literal["user", "item"],
+        typer.Option(help="The items of each user, or the users of each item who have not had it."),
+    ] = "user",
+    items: Annotated[
+        Path | None,
+        typer.Option("--items", metavar="FILE", help="With --by item: only these (column item_id)."),
+    ] = None,
     by_index: Annotated[
         bool, typer.Option("--by-index", help="Search the bundle's index, with its recall, as over HTTP.")
     ] = False,
@@ -77,6 +104,8 @@ def score(
 
     Example: `turret score var/bundles --data var/prepared -k 20 --to var/scores.parquet`
     """
+    from turret.data.errors import ConfigurationError
+    from turret.scoring.by_item import score_items
     from turret.scoring.conditions import parsed
     from turret.scoring.run import Users
     from turret.scoring.run import score as score_users
@@ -98,4 +127,43 @@ def score(
     }
     folder = bundle_folder(bundle).resolve()
     opened = load(folder.parent, folder.name)
+    if by == "item":
+        others = [name for name, value in conditions.items() if value and name not in ("k", "among")]
+        if others or among != "all" or by_index:
+            name = (others or ["among" if among != "all" else "by_index"])[0].replace("_", "-")
+            raise ConfigurationError(f"--{name} doesn't go with --by item; leave it out")
+        print(score_items(opened, Users(data, store, users), target, k, items))
+        return
+    if items is not None:
+        raise ConfigurationError("--items goes with --by item; add it, or leave --items out")
     print(score_users(opened, Users(data, store, users), target, conditions).sentence(target))
+
+
+@app.command()
+def vectors(
+    bundle: _Bundle,
+    target: Annotated[
+        Path, typer.Option("--to", metavar="FILE", help="A .parquet file, or a .npy file with ids beside it.")
+    ],
+    of: Annotated[
+        Literal["items", "users"], typer.Option(help="The vectors of items or of users.")
+    ] = "items",
+    data: _Data = None,
+    store: _Store = None,
+    users: _Users = None,
+) -> None:
+    """Write the float32 vectors whose inner product is the score of a user and an item.
+
+    The file names the temperature and the normalisation. With --store, new items are among the items.
+
+    Example: `turret vectors var/bundles --of users --data var/prepared --to var/users.npy`
+    """
+    from turret.scoring.run import Users
+    from turret.scoring.vectors import write_vectors
+    from turret.tower.bundle.golden import load
+    from turret.tower.format.listing import bundle_folder
+
+    folder = bundle_folder(bundle).resolve()
+    opened = load(folder.parent, folder.name)
+    source = Users(data, store, users) if any((data, store, users)) else None
+    print(write_vectors(opened, of, target, source))

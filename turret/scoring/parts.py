@@ -40,14 +40,14 @@ class Parts:
         sync(draft)
         draft.rename(path)
 
-    def join(self) -> int:
-        """Join all parts into the file, which appears complete, and remove them; return its rows.
+    def join(self, metadata: Mapping[str, str] | None = None) -> int:
+        """Join all parts into the file, which appears complete, with this metadata; return its rows.
 
         Rows are streamed, so memory holds some of them.
         """
         parts = sorted(self.folder.glob("*.parquet"))
         with new_file(self._target, 0o600) as fresh, polars_errors_told(fresh):
-            pl.scan_parquet(parts, glob=False).sink_parquet(fresh)
+            pl.scan_parquet(parts, glob=False).sink_parquet(fresh, metadata=dict(metadata or {}))
         shutil.rmtree(self.folder)
         return int(pl.scan_parquet(self._target, glob=False).select(pl.len()).collect().item())
 
@@ -62,12 +62,7 @@ def opened(target: Path, settings: Mapping[str, Any], begun: int) -> Iterator[Pa
     Raises ConfigurationError for a target that is no Parquet file in a folder that exists, for parts of other
     settings, and while another run writes them; OSError where the folder isn't writable.
     """
-    if target.suffix != ".parquet":
-        raise ConfigurationError(f"{target}: the table is a Parquet file; give it a name like scores.parquet")
-    if target.is_dir():
-        raise ConfigurationError(f"{target} is a folder; name a file in it")
-    if not target.parent.is_dir():
-        raise ConfigurationError(f"{target.parent} is no folder; make it, or name another file")
+    check_target(target)
     folder = target.with_name(f".{target.name}.parts")
     folder.mkdir(0o700, exist_ok=True)  # the answers are personal data
     with tried_lock(folder) as is_locked:
@@ -84,6 +79,16 @@ def opened(target: Path, settings: Mapping[str, Any], begun: int) -> Iterator[Pa
             draft.write_text(json.dumps({"settings": settings, "begun": begun}), encoding="utf-8")
             draft.rename(state)
         yield Parts(target, folder, begun)
+
+
+def check_target(target: Path) -> None:
+    """Raise ConfigurationError for a target that is no Parquet file in a folder that exists."""
+    if target.suffix != ".parquet":
+        raise ConfigurationError(f"{target}: the table is a Parquet file; give it a name like scores.parquet")
+    if target.is_dir():
+        raise ConfigurationError(f"{target} is a folder; name a file in it")
+    if not target.parent.is_dir():
+        raise ConfigurationError(f"{target.parent} is no folder; make it, or name another file")
 
 
 def _read(state: Path) -> dict[str, Any]:

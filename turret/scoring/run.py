@@ -12,18 +12,22 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+import polars as pl
+
 from turret.data.errors import ConfigurationError, without_credentials
 from turret.data.prepared import PreparedData
 from turret.data.progress import progress
 from turret.scoring.conditions import check, request_of
-from turret.scoring.parts import opened
-from turret.scoring.scorer import Scorer
+from turret.scoring.parts import opened as opened_parts
+from turret.scoring.scorer import Block, Scorer
 from turret.scoring.stored_users import OpenStore, StoreUsers, stored_rules
 from turret.scoring.users import DataUsers, FileUsers, Load, UserSource, file_identity
-from turret.service.overlay.fresh import empty_overlay
+from turret.service.overlay.fresh import FreshItems, empty_overlay
 from turret.service.ranking.query import add_rules
+from turret.service.schemas.requests import RecommendRequest
 from turret.service.settings import read_settings
 from turret.service.stores.contract import now_ms
+from turret.service.versions.record import Rule, RuleSet
 from turret.tower.bundle.bundle import Bundle
 
 # Users of a part. Each takes some kilobytes while it is ranked, and a part of fewer is slower.
@@ -72,6 +76,9 @@ class ScoreReport:
         return f"{self.rows:,} rows are in {target}; this run has scored {self.users:,} users ({took})"
 
 
+Table = Callable[[Scorer, Block, bool], pl.DataFrame]  # the rows of a block; true: ids are whole numbers
+
+
 def score(
     bundle: Bundle,
     source: Users,
@@ -80,48 +87,97 @@ def score(
     by_index: bool = False,
     part: int = PART,
 ) -> ScoreReport:
-    """Write the recommendations of every user into the Parquet file `target`.
+    """Write the recommendations of every user into the Parquet file `target`; raises as `run`.
 
-    `conditions` are the fields of a request. A run that was killed goes on after its complete parts. Raises
-    ConfigurationError for conditions that no request or this version can have, and for parts of another run.
+    `conditions` are the fields of a request.
     """
-    request, begun = request_of(conditions), monotonic()
+    return run("scores", Scorer.table, bundle, source, target, conditions, by_index, part)
+
+
+def run(
+    kind: str,
+    table: Table,
+    bundle: Bundle,
+    source: Users,
+    target: Path,
+    conditions: Mapping[str, Any],
+    by_index: bool = False,
+    part: int = PART,
+    metadata: Mapping[str, str] | None = None,
+) -> ScoreReport:
+    """Write a table of every block of users into the Parquet file `target`, with this metadata.
+
+    A run of the same `kind` that was killed goes on after its complete parts. Raises ConfigurationError for
+    conditions that no request or this version can have, and for parts of another run.
+    """
+    begun = monotonic()
+    with opened_source(bundle, source, conditions) as opened:
+        settings = {
+            **opened.request.model_dump(mode="json", exclude_defaults=True),
+            "kind": kind,
+            "bundle": bundle.digest,
+            "source": source.identity(opened.data),
+            "index": by_index,
+            "part": part,
+            "rules": {name: rule.model_dump() for name, rule in opened.chosen_rules.items()},
+        }
+        with opened_parts(target, settings, now_ms()) as parts:
+            scorer = Scorer(bundle, opened.fresh, by_index)
+            users = opened.users(scorer, parts.begun, parts.folder)
+
+            def work(number: int, load: Load) -> int:
+                block = opened.with_rules(load())
+                parts.write(number, table(scorer, block, users.is_whole))
+                return len(block.users)
+
+            count = _in_threads(users, parts.is_complete, work, part)
+            return ScoreReport(count, parts.join(metadata), monotonic() - begun)
+
+
+@dataclass(frozen=True)
+class OpenSource:
+    """An opened source of users, with the overlay and the rules that answers depend on."""
+
+    source: Users
+    conditions: Mapping[str, Any]
+    request: RecommendRequest
+    store: OpenStore | None
+    data: PreparedData | None
+    fresh: FreshItems
+    rules: RuleSet
+
+    @property
+    def chosen_rules(self) -> Mapping[str, Rule]:
+        """The rules that the request names."""
+        return self.rules.chosen(self.request.rules)
+
+    def users(self, scorer: Scorer, now: int, folder: Path) -> UserSource:
+        """The users, asked about at `now`; `folder` takes the list of those of a store."""
+        bundle, file = scorer.model.bundle, self.source.users
+        if self.store is None:
+            return users_of(self.source, self.data, bundle, self.conditions, now)
+        return StoreUsers(self.store, scorer.model, self.request, now, folder, self.rules, file)
+
+    def with_rules(self, block: Block) -> Block:
+        """The block with the rules in its queries; those of a store have them."""
+        for query in block.queries if self.request.rules and self.store is None else ():
+            add_rules(query, self.rules)
+        return block
+
+
+@contextmanager
+def opened_source(bundle: Bundle, source: Users, conditions: Mapping[str, Any]) -> Iterator[OpenSource]:
+    """Open a source of users, and check the conditions of the run; raises as `run`."""
+    request = request_of(conditions)
     with ExitStack() as stack:
         store = None
         if source.store is not None:
             store = stack.enter_context(OpenStore(read_settings(store=source.store)))
         fresh = empty_overlay(bundle) if store is None else store.fresh(bundle)
-        root = bundle.folder.parent
-        rules = stored_rules(root) if store is None else store.rules(root)
+        rules = (store.rules if store else stored_rules)(bundle.folder.parent)
         check(request, rules, bundle, fresh)
         data = None if source.data is None else PreparedData.open(source.data)
-        settings = {
-            **request.model_dump(mode="json", exclude_defaults=True),
-            "bundle": bundle.digest,
-            "source": source.identity(data),
-            "index": by_index,
-            "part": part,
-            "rules": {
-                name: rule.model_dump(mode="json") for name, rule in rules.chosen(request.rules).items()
-            },
-        }
-        parts = stack.enter_context(opened(target, settings, now_ms()))
-        scorer = Scorer(bundle, fresh, by_index)
-        users: UserSource
-        if store is not None:
-            users = StoreUsers(store, scorer.model, request, parts.begun, parts.folder, rules, source.users)
-        else:
-            users = users_of(source, data, bundle, conditions, parts.begun)
-
-        def work(number: int, load: Load) -> int:
-            block = load()
-            for query in block.queries if request.rules and store is None else ():  # the store's have them
-                add_rules(query, rules)
-            parts.write(number, scorer.table(block, users.is_whole))
-            return len(block.users)
-
-        count = _in_threads(users, parts.is_complete, work, part)
-        return ScoreReport(count, parts.join(), monotonic() - begun)
+        yield OpenSource(source, conditions, request, store, data, fresh, rules)
 
 
 def users_of(

@@ -47,11 +47,10 @@ class Scorer:
         self.view = ItemView(bundle, fresh)
         ids = [*bundle.vocabulary.ids(range(len(bundle.vocabulary)))]
         ids += [fresh.id(row) for row in range(fresh.first_row, fresh.first_row + len(fresh.is_served))]
-        is_whole = all(isinstance(item, int) for item in ids)
-        self._items = pl.Series(ids if is_whole else map(str, ids), dtype=pl.Int64 if is_whole else pl.String)
+        self.items = id_column(ids, all(isinstance(item, int) for item in ids))
 
-    def ranked(self, block: Block) -> list[Ranking]:
-        """The ranking of each query. Raises DataError, which names the user, for one that can't be ranked."""
+    def encode(self, block: Block) -> None:
+        """Set the vector of each query. Raises DataError, which names the user, for an unreadable one."""
         try:
             for position, query in enumerate(block.queries):
                 try:
@@ -63,6 +62,10 @@ class Scorer:
         except (RequestError, EncodingError) as error:
             user = block.users[error.position or 0]
             raise DataError(f"user {shown(user)}: {error.field} = {shown(error.value)}: {error}") from None
+
+    def ranked(self, block: Block) -> list[Ranking]:
+        """The ranking of each query; raises as `encode`."""
+        self.encode(block)
         with one_thread():  # other threads rank other blocks
             return rank(block.queries, self.model, self.view)
 
@@ -80,14 +83,19 @@ class Scorer:
             counts,
         )
         sources[rows >= self.view.fresh.first_row] = _FRESH
-        kind: type[int | str] = int if is_whole else str
-        users = pl.Series(map(kind, block.users), dtype=pl.Int64 if is_whole else pl.String)
+        users = id_column(block.users, is_whole)
         return pl.DataFrame(
             {
                 "user_id": users.gather(owners),
                 "rank": (np.arange(len(rows)) - firsts[owners] + 1).astype(np.int32),
-                "item_id": self._items.gather(rows),
+                "item_id": self.items.gather(rows),
                 "score": np.concatenate([NOTHING.scores, *(ranking.scores for ranking in rankings)]),
                 "source": pl.Series(SOURCES).gather(sources),
             }
         )
+
+
+def id_column(ids: Sequence[Id], is_whole: bool) -> pl.Series:
+    """A column of ids, as whole numbers or as texts."""
+    kind: type[int | str] = int if is_whole else str
+    return pl.Series([kind(each) for each in ids], dtype=pl.Int64 if is_whole else pl.String)
