@@ -24,6 +24,7 @@ from turret.tower.format.index_settings import (
     SearchParams,
 )
 from turret.tower.index.approximate import ApproximateIndex
+from turret.tower.index.blocked import BlockedIndex
 from turret.tower.index.faiss_calls import faiss
 from turret.tower.index.index import ExactIndex, Index, open_index
 from turret.tower.index.planner import Planner
@@ -263,3 +264,43 @@ def test_an_index_of_rows_that_do_not_exist_is_refused(
     made.save(tmp_path / "index.faiss")
     with pytest.raises(BundleError, match=rf"index\.faiss: {words}.*`turret index`"):
         ApproximateIndex.load(tmp_path / "index.faiss", VECTORS, settings)
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    count=st.sampled_from([1, 5, 40, 300]),
+    k=st.sampled_from([1, 3, 25, 400]),
+    distinct=st.sampled_from([2, 10, 1_000]),
+    scale=st.sampled_from([1.0, 1e-20, 1e15]),
+)
+def test_a_product_of_many_queries_has_the_answers_of_the_exact_index_bit_for_bit(
+    seed: int, count: int, k: int, distinct: int, scale: float
+) -> None:
+    """Also where rows tie, nearly tie, or are copies of few vectors, at the cut too; and of any length."""
+    random = np.random.default_rng(seed)
+    originals = random.standard_normal((distinct, 9)).astype(np.float32)
+    vectors = originals[random.integers(distinct, size=count)]
+    is_near = random.random(count) < 0.3
+    vectors[is_near] = np.nextafter(vectors[is_near], np.float32(np.inf))
+    vectors = np.ascontiguousarray(vectors * np.float32(scale))
+    queries = random.standard_normal((30, 9)).astype(np.float32)
+    exact, blocked = ExactIndex(vectors), BlockedIndex(vectors)
+    for spare in (0, 2):
+        for query, (rows, products) in zip(queries, blocked.nearest_of_each(queries, k, spare), strict=True):
+            alone, scores = exact.nearest(query, k, None, spare)
+            assert rows.tolist() == alone.tolist()
+            assert products.tobytes() == scores.tobytes()
+
+
+def test_the_plan_over_products_is_that_of_the_exact_index() -> None:
+    """Queries that leave out different numbers of rows share a call, and get their own k."""
+    random = np.random.default_rng(4)
+    vectors, queries = (random.standard_normal((count, 8)).astype(np.float32) for count in (500, 60))
+    ks, out = random.integers(1, 40, 60).tolist(), [random.integers(0, 500, size) for size in range(60)]
+    exact, blocked = (Planner(index(vectors), ScoringConfig()) for index in (ExactIndex, BlockedIndex))
+    together = blocked.nearest_of_each(queries, ks, out)
+    for query, k, excluded, ranking in zip(queries, ks, out, together, strict=True):
+        alone = exact.nearest(query, k, excluded)
+        assert len(ranking.rows) == k
+        assert ranking.rows.tolist() == alone.rows.tolist()
+        assert ranking.scores.tobytes() == alone.scores.tobytes()

@@ -2,6 +2,9 @@
 
 import json
 import resource
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +16,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 import turret
+from tests.support.command_line import environment
 from tests.support.service_app import ADMIN, post_events, serving
 from tests.training.conftest import trained
 from turret.data.configuration import load_configuration
@@ -73,6 +77,13 @@ class Shop:
     @property
     def store(self) -> str:
         return f"sqlite:///{self.folder}/history.sqlite"
+
+    @property
+    def third_part(self) -> int:
+        """The part of 100 users, of whom strangers come first, before which two have accounts alone."""
+        users = map(str, self.data.users.ids(range(len(self.data.users))))
+        strangers = sum(user.startswith("session:") for user in users)
+        return -(-strangers // 100) + 2
 
     def events(self) -> Iterator[list[Row]]:
         """The rows of the log with a user and a time, as events of `POST /v1/events`."""
@@ -171,9 +182,9 @@ def test_a_thousand_users_of_the_store_get_the_answers_of_the_service(
     assert "i0005" not in scored["item_id"]
 
 
-@pytest.mark.parametrize("name", ["plain", "diversity", "used items"])
+@pytest.mark.parametrize("name", ["plain", "diversity", "used items", "a rule"])
 def test_the_users_of_prepared_data_get_the_answers_of_a_service_with_their_histories(
-    shop: Shop, tmp_path: Path, name: str
+    shop: Shop, served: TestClient, tmp_path: Path, name: str
 ) -> None:
     """The service has the log by `turret.load_histories`; requests have the users' prepared features."""
     conditions = {"k": 5, "at": AT, **CONDITIONS[name]}
@@ -237,11 +248,11 @@ def test_a_killed_run_goes_on_after_its_complete_parts(
         Users(data=shop.data.folder),
         {"k": 3, "at": AT},
     )
-    score(bundle, users, tmp_path / "whole.parquet", conditions, part=100)
+    whole = score(bundle, users, tmp_path / "whole.parquet", conditions, part=100)
     write, target = parts.Parts.write, tmp_path / "s.parquet"
 
     def dying(self: parts.Parts, number: int, table: pl.DataFrame) -> None:
-        if number == 4:
+        if number == shop.third_part:
             raise KeyboardInterrupt
         write(self, number, table)
 
@@ -255,7 +266,7 @@ def test_a_killed_run_goes_on_after_its_complete_parts(
     ):
         score(bundle, users, target, {**conditions, "k": 4}, part=100)
     report = score(bundle, users, target, conditions, part=100)
-    assert 0 < report.users <= len(shop.data.users) - 400
+    assert 0 < report.users <= whole.users - 200
     assert pl.read_parquet(target).equals(pl.read_parquet(tmp_path / "whole.parquet"))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["s.parquet", "whole.parquet"]
     assert target.stat().st_mode & 0o077 == 0
@@ -405,3 +416,32 @@ def test_for_each_item_the_best_users_are_those_who_have_not_had_it(shop: Shop, 
     ):
         with pytest.raises(TurretError, match=words):
             score_items(model.bundle, users, tmp_path / "s.parquet", k, items)
+
+
+@pytest.mark.process
+def test_a_run_goes_on_after_sigkill(shop: Shop, tmp_path: Path) -> None:
+    """The process dies with a part half written; the parts before it stay, and the file becomes whole."""
+    target, users = tmp_path / "s.parquet", Users(data=shop.data.folder)
+    code = f"""
+import os, signal, turret
+from pathlib import Path
+from turret.scoring import parts, run
+write = parts.Parts.write
+def dying(self, number, table):
+    if number == {shop.third_part}:
+        (self.folder / f"{{number:08}}.new").write_bytes(b"half")
+        os.kill(os.getpid(), signal.SIGKILL)
+    write(self, number, table)
+parts.Parts.write = dying
+bundle = turret.load({str(shop.bundles)!r}).bundle
+users = run.Users(data=Path({str(shop.data.folder)!r}))
+run.score(bundle, users, Path({str(target)!r}), {{"k": 3, "at": {AT!r}}}, part=100)
+"""
+    died = subprocess.run([sys.executable, "-c", code], env=environment(), check=False)
+    assert died.returncode == -signal.SIGKILL
+    assert not target.exists()
+    bundle = turret.load(shop.bundles).bundle
+    report = score(bundle, users, target, {"k": 3, "at": AT}, part=100)
+    whole = score(bundle, users, tmp_path / "whole.parquet", {"k": 3, "at": AT}, part=100)
+    assert 0 < report.users <= whole.users - 200
+    assert pl.read_parquet(target).equals(pl.read_parquet(tmp_path / "whole.parquet"))
