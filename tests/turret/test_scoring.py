@@ -28,6 +28,7 @@ from turret.data.synthetic.synthesis import MessyConfig, synthesise
 from turret.model import Model
 from turret.scoring import parts
 from turret.scoring.by_item import score_items
+from turret.scoring.candidates import score_candidates
 from turret.scoring.run import Users, score
 from turret.scoring.vectors import write_vectors
 from turret.training.config.experiment import load_experiment
@@ -445,3 +446,34 @@ run.score(bundle, users, Path({str(target)!r}), {{"k": 3, "at": {AT!r}}}, part=1
     whole = score(bundle, users, tmp_path / "whole.parquet", {"k": 3, "at": AT}, part=100)
     assert 0 < report.users <= whole.users - 200
     assert pl.read_parquet(target).equals(pl.read_parquet(tmp_path / "whole.parquet"))
+
+
+@pytest.mark.parametrize("part", ["validation", "test"])
+def test_candidates_tell_whether_the_user_then_took_the_item(
+    shop: Shop, tmp_path: Path, part: Literal["validation", "test"]
+) -> None:
+    """Beside the fields and the features; the history ends before the part, as a figure of it shows."""
+    bundle, data, target = turret.load(shop.bundles).bundle, shop.data, tmp_path / "c.parquet"
+    conditions = {"k": 20, "exclude_seen": False}
+    score_candidates(bundle, Users(data=data.folder), target, conditions, part, part=200)
+    table = pl.read_parquet(target)
+    took = {
+        (str(data.users.id(user)), str(item))
+        for user in range(len(data.users))
+        for item in data.item_ids.ids(data.targets(user, part))
+    }
+    pairs = list(zip(table["user_id"], table["item_id"], strict=True))
+    assert [pair in took for pair in pairs] == table["taken"].to_list()
+    assert 0 < table["taken"].sum() < table.height
+    assert set(table["user_id"]) == {user for user, _ in took if not user.startswith("session:")}
+    items = pl.read_csv(shop.folder / "raw" / "items.csv").select("item_id", "brand")
+    assert table.join(items, on="item_id", how="left", maintain_order="left")["brand"].equals(
+        table["item.brand"]
+    )
+    users = pl.read_csv(shop.folder / "raw" / "users.csv").select("user_id", "country")
+    joined = table.join(users, on="user_id", how="left", maintain_order="left")
+    known = joined.filter(pl.col("user.country").is_not_null())
+    assert known.height > 0.9 * table.height
+    assert known["user.country"].equals(known["country"].alias("user.country"))
+    with pytest.raises(TurretError, match="are in prepared data; add --data DIR"):
+        score_candidates(bundle, Users(store=shop.store), target, {}, part)

@@ -93,6 +93,13 @@ def score(
         Path | None,
         typer.Option("--items", metavar="FILE", help="With --by item: only these (column item_id)."),
     ] = None,
+    candidates: Annotated[
+        Literal["validation", "test"] | None,
+        typer.Option(
+            help="With --data: the lists before this part, with fields, features, and whether the user then "
+            "took the item.",
+        ),
+    ] = None,
     by_index: Annotated[
         bool, typer.Option("--by-index", help="Search the bundle's index, with its recall, as over HTTP.")
     ] = False,
@@ -106,6 +113,7 @@ def score(
     """
     from turret.data.errors import ConfigurationError
     from turret.scoring.by_item import score_items
+    from turret.scoring.candidates import score_candidates
     from turret.scoring.conditions import parsed
     from turret.scoring.run import Users
     from turret.scoring.run import score as score_users
@@ -127,16 +135,22 @@ def score(
     }
     folder = bundle_folder(bundle).resolve()
     opened = load(folder.parent, folder.name)
+    source = Users(data, store, users)
+    if candidates is not None and by == "user" and items is None and not by_index:
+        print(score_candidates(opened, source, target, conditions, candidates).sentence(target))
+        return
+    if candidates is not None:
+        raise ConfigurationError("--candidates goes without --by, --items and --by-index; leave them out")
     if by == "item":
         others = [name for name, value in conditions.items() if value and name not in ("k", "among")]
         if others or among != "all" or by_index:
             name = (others or ["among" if among != "all" else "by_index"])[0].replace("_", "-")
             raise ConfigurationError(f"--{name} doesn't go with --by item; leave it out")
-        print(score_items(opened, Users(data, store, users), target, k, items))
+        print(score_items(opened, source, target, k, items))
         return
     if items is not None:
         raise ConfigurationError("--items goes with --by item; add it, or leave --items out")
-    print(score_users(opened, Users(data, store, users), target, conditions).sentence(target))
+    print(score_users(opened, source, target, conditions).sentence(target))
 
 
 @app.command()

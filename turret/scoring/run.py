@@ -15,7 +15,7 @@ from typing import Any
 import polars as pl
 
 from turret.data.errors import ConfigurationError, without_credentials
-from turret.data.prepared import PreparedData
+from turret.data.prepared import HistoryEnd, PreparedData
 from turret.data.progress import progress
 from turret.scoring.conditions import check, request_of
 from turret.scoring.parts import opened as opened_parts
@@ -104,6 +104,7 @@ def run(
     by_index: bool = False,
     part: int = PART,
     metadata: Mapping[str, str] | None = None,
+    history: HistoryEnd = "end",
 ) -> ScoreReport:
     """Write a table of every block of users into the Parquet file `target`, with this metadata.
 
@@ -123,7 +124,7 @@ def run(
         }
         with opened_parts(target, settings, now_ms()) as parts:
             scorer = Scorer(bundle, opened.fresh, by_index)
-            users = opened.users(scorer, parts.begun, parts.folder)
+            users = opened.users(scorer, parts.begun, parts.folder, history)
 
             def work(number: int, load: Load) -> int:
                 block = opened.with_rules(load())
@@ -151,11 +152,11 @@ class OpenSource:
         """The rules that the request names."""
         return self.rules.chosen(self.request.rules)
 
-    def users(self, scorer: Scorer, now: int, folder: Path) -> UserSource:
+    def users(self, scorer: Scorer, now: int, folder: Path, history: HistoryEnd = "end") -> UserSource:
         """The users, asked about at `now`; `folder` takes the list of those of a store."""
         bundle, file = scorer.model.bundle, self.source.users
         if self.store is None:
-            return users_of(self.source, self.data, bundle, self.conditions, now)
+            return users_of(self.source, self.data, bundle, self.conditions, now, history)
         return StoreUsers(self.store, scorer.model, self.request, now, folder, self.rules, file)
 
     def with_rules(self, block: Block) -> Block:
@@ -181,13 +182,18 @@ def opened_source(bundle: Bundle, source: Users, conditions: Mapping[str, Any]) 
 
 
 def users_of(
-    source: Users, data: PreparedData | None, bundle: Bundle, conditions: Mapping[str, Any], now: int
+    source: Users,
+    data: PreparedData | None,
+    bundle: Bundle,
+    conditions: Mapping[str, Any],
+    now: int,
+    history: HistoryEnd = "end",
 ) -> UserSource:
     """The users of prepared data, or those of a file with their histories."""
     features = [feature.name for feature in bundle.user_features]
     if data is not None:
         limit = read_settings().stored_history_limit
-        return DataUsers(data, request_of(conditions), now, limit, features, source.users)
+        return DataUsers(data, request_of(conditions), now, limit, features, source.users, history)
     assert source.users is not None
     return FileUsers(source.users, conditions, now, features)
 

@@ -66,6 +66,7 @@ class DataUsers:
         prepared = {feature.name for feature in data.user_features.features}
         self._features = [name for name in features if name in prepared]
         self._users, self._ends = users, data.history_ends(history)
+        self._is_held_out = history != "end" and data.manifest.time.kind == "timestamp"
         self._negatives = all_negatives(data, self._ends)
         self._items = np.array(data.item_ids.ids(range(len(data.item_ids))), dtype=object)
         self.count = len(data.users) if users is None else None
@@ -96,11 +97,13 @@ class DataUsers:
         places = {int(row): place for place, row in enumerate(known)}
         queries = []
         for row in rows:
-            history = NO_HISTORY
+            history, now = NO_HISTORY, self._now
             if row is not None:
+                if self._is_held_out and self._ends[row] < self._data.offsets[row + 1]:
+                    now = int(self._data.times[self._ends[row]])  # of the target, as an evaluation asks
                 chosen = slice(bounds[places[row]], bounds[places[row] + 1])
                 history = History(items[chosen], times[chosen], kinds[chosen])
-            queries.append(make_query(self._request_of(row), history, (), self._now))
+            queries.append(make_query(self._request_of(row), history, (), now))
         return Block(ids, queries)
 
     def _request_of(self, row: int | None) -> RecommendRequest:
