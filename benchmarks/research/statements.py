@@ -3,7 +3,7 @@
 A person judges by the runs whether a statement holds; the figures in the answer are theirs.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -68,12 +68,23 @@ def _past_the_suggested(runs: Results) -> str:
     return f"past it the gain is small: {most - own:.3f} of the {most - none:.2f} from 0 to 12"
 
 
+def _ends(runs: Results, names: Sequence[str], alphas: Sequence[float] = (0.0, 0.75, 1.0)) -> str:
+    """The log likelihood of a word at the end for each power of the frequency, by estimator."""
+    shown = []
+    for name in names:
+        ends = [runs[f"alpha = {alpha:g}: {name}"] for alpha in alphas]
+        texts = ["diverges" if end["diverged"] else f"{end['log_likelihood'][-1]:.3f}" for end in ends]
+        shown.append(f"{name} {', '.join(texts)}")
+    return "; ".join(shown)
+
+
 def _draw_time(runs: Results, name: str) -> float:
     """How many times as long a draw takes with the most classes as with the fewest."""
     few, *_, most = [one["draws_per_second"] for one in runs.values() if one["sampler"] == name]
     return float(few / most)
 
 
+_BEST = ("complementary sum sampling", "BlackOut")
 STATEMENTS: dict[str, tuple[Statement, ...]] = {
     "botev_1": (
         Statement(
@@ -144,6 +155,32 @@ STATEMENTS: dict[str, tuple[Statement, ...]] = {
             "Delta = log(C - 1), which is 6.21, is a reasonable setting (section 6.1).",
             True,
             _past_the_suggested,
+        ),
+    ),
+    "botev_3": (
+        Statement(
+            "BlackOut and complementary sums perform best (section 6.2).",
+            True,
+            lambda runs: (
+                f"with alpha .75 and 1: {_ends(runs, _BEST, (0.75, 1.0))}; exact "
+                f"{runs[EXACT]['log_likelihood'][-1]:.3f}; with alpha 1, where it is stable, standard "
+                f"importance sampling is as good: {_ends(runs, [STANDARD], (1.0,))}"
+            ),
+        ),
+        Statement(
+            "Some methods are unstable, among them standard importance sampling (section 6.2).",
+            True,
+            lambda runs: f"alpha 0, .75 and 1, also at the lower rate: {_ends(runs, [STANDARD])}",
+        ),
+        Statement(
+            "Ranking and negative sampling are significantly inferior (section 6.2).",
+            True,
+            lambda runs: f"alpha .75 and 1: {_ends(runs, ['ranking', 'negative sampling'], (0.75, 1.0))}",
+        ),
+        Statement(
+            "alpha = 0 works less well (section 6.2).",
+            True,
+            lambda runs: f"alpha 0, .75 and 1: {_ends(runs, _BEST)}",
         ),
     ),
     "draw_cost": (

@@ -176,7 +176,7 @@ def add_rules(query: Query, rules: RuleSet) -> None:
     Raises ConflictError for an unknown rule, and InvalidFieldError for rules that can't apply together.
     """
     request, time = query.request, query.request_time
-    chosen = rules.chosen(rules.defaults if request.rules is None else request.rules)
+    chosen = rules.chosen(request.rules)
     user = next(iter(request.visitors), None)
     query.rules = {name: rule for name, rule in chosen.items() if rule.applies(name, time, user)}
     cap, boosts = dict(request.cap), len(request.boost)

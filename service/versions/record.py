@@ -128,10 +128,13 @@ class RuleSet(Stored):
         """The names of the rules of answers whose request names none."""
         return tuple(name for name, rule in self.rules.items() if rule.default)
 
-    def chosen(self, names: Iterable[str]) -> dict[str, Rule]:
-        """The rules of a request. Raises ConflictError for an unknown name."""
+    def chosen(self, names: Iterable[str] | None) -> dict[str, Rule]:
+        """The rules that a request names; the default ones of one that names none (None).
+
+        Raises ConflictError for an unknown name.
+        """
         found = {}
-        for name in names:
+        for name in self.defaults if names is None else names:
             if name not in self.rules:
                 known = ", ".join(self.rules) or "none; PUT /v1/rules sets them"
                 raise ConflictError("rules", name, f"there is no such rule; there are: {known}")

@@ -58,8 +58,7 @@ def check(request: RecommendRequest, rules: RuleSet, bundle: Bundle, fresh: Fres
         raise ConfigurationError(message)
     query = Query(request, (), None, 0, 0)
     try:
-        if request.rules:
-            add_rules(query, rules)
+        add_rules(query, rules)
         resolve(query, ItemView(bundle, fresh))
     except RequestError as error:
         raise refused(error) from None

@@ -149,7 +149,7 @@ class OpenSource:
 
     @property
     def chosen_rules(self) -> Mapping[str, Rule]:
-        """The rules that the request names."""
+        """The rules that the request names, else the default ones."""
         return self.rules.chosen(self.request.rules)
 
     def users(self, scorer: Scorer, now: int, folder: Path, history: HistoryEnd = "end") -> UserSource:
@@ -161,7 +161,7 @@ class OpenSource:
 
     def with_rules(self, block: Block) -> Block:
         """The block with the rules in its queries; those of a store have them."""
-        for query in block.queries if self.request.rules and self.store is None else ():
+        for query in block.queries if self.chosen_rules and self.store is None else ():
             add_rules(query, self.rules)
         return block
 
