@@ -4,13 +4,15 @@ import re
 from pathlib import Path
 
 from tests.support.places import ROOT
-from tests.support.walk import Stop, walked
+from tests.support.walk import Stop, Walk, walked
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 from turret.training.config.experiment import load_experiment
 from turret.training.loop.trainer import Trainer
 from turret.training.run import Run
+
+STEP = ("training/loop/optimiser.py", "Optimiser.step")
 
 
 def listed() -> list[Stop]:
@@ -40,3 +42,6 @@ def test_a_history_takes_the_listed_path(tmp_path: Path) -> None:
     assert [stop for stop in stops if stop not in walk.calls] == []
     places = [walk.calls.index(stop) for stop in stops]
     assert [stops[n] for n in range(1, len(stops)) if places[n] < places[n - 1]] == []
+    functions, files, returns = Walk(functions=walk.functions[: walk.functions.index(STEP)]).size
+    # A longer walk tires whoever follows it; a shorter one lowers these numbers.
+    assert (functions <= 227, files <= 56, returns <= 92) == (True,) * 3, (functions, files, returns)
