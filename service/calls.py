@@ -40,7 +40,7 @@ _COMPARED = "/admin/comparison"
 CALLS: Mapping[tuple[str, str], Call] = {
     **_calls("read", "recommend", "/v1/recommend", "/v1/search", "/v1/popular", methods="POST"),
     **_calls("read", "recommend", _SIMILAR, methods="GET POST"),
-    **_calls("read", "batch", "/v1/recommend/batch", methods="POST"),
+    **_calls("read", "batch", "/v1/recommend/batch", "/v1/vectors", methods="POST"),
     **_calls("read", "read", "/v1/items", "/v1/fields", "/v1/version", "/v1/versions", "/v1/activations"),
     **_calls("read", "read", "/v1/map", "/v1/map/points", "/v1/map/colours", "/v1/map/items", "/v1/rules"),
     **_calls("read", "read", _ITEM),

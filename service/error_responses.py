@@ -23,6 +23,7 @@ from turret.tower.errors import BundleError, EncodingError, first_with_others
 _SHOWN = 200  # characters of a field or a value that are sent back
 _SAFE_INTEGER = 2**53
 _RETRY_SECONDS = 2  # for errors of bundles, which know no HTTP
+_BATCHES = ("/v1/recommend/batch", "/v1/vectors")  # whose requests have positions
 _HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 408: {"Connection": "close"}}
 
 
@@ -89,7 +90,7 @@ def response_to(error: Exception, scope: Scope, bundles: Path | None = None) -> 
     field, message, where = refused.field, str(refused), ""
     if bundles is not None:
         message = without_folder(message, bundles)
-    if refused.position is not None and scope["turret"].call.name == "/v1/recommend/batch":
+    if refused.position is not None and scope["turret"].call.name in _BATCHES:
         where = f"requests.{refused.position}."
     if field == "store":
         message += "; retry"

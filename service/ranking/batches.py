@@ -8,13 +8,16 @@ from time import perf_counter
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
+import numpy as np
+
+from turret.data.vocabulary import Id
 from turret.service.errors import RequestError
 from turret.service.observing.quality import AnswerRecord
 from turret.service.overlay.fresh import FreshItems
 from turret.service.ranking.answers import Answer, answer_of, record_of
 from turret.service.ranking.explaining import explain, without_each
 from turret.service.ranking.item_view import ItemView
-from turret.service.ranking.query import Query
+from turret.service.ranking.query import Query, at_position
 from turret.service.ranking.resolving import encode, resolve
 from turret.service.ranking.searching import rank
 from turret.service.versions.holder import LoadedModel
@@ -115,6 +118,38 @@ def recommend(
             took = {stage: round(seconds * 1e3, 4) for stage, seconds in stages.items()}
             answer["explanation"] = {**explain(view, query, ranking, shorter), "milliseconds": took}
     return answers
+
+
+def vectors_of(
+    model: LoadedModel,
+    fresh: FreshItems,
+    items: Sequence[Id],
+    queries: Sequence[Query],
+    missing: Sequence[str] = (),
+) -> Answer:
+    """The vectors of items and queries, and the rule that makes a score of them; raises as `recommend`."""
+    view, scoring = ItemView(model.bundle, fresh), model.bundle.manifest.scoring
+    for position, query in enumerate(queries):
+        with at_position(position):
+            resolve(query, view)
+    encode(queries, model, view)
+    rows = [fresh.row(item) for item in items]
+    known = view.vectors(np.array([row for row in rows if row is not None], dtype=np.int64))
+    vectors = iter(known.tolist())
+    degraded = dict.fromkeys([*missing, *(part for query in queries for part in query.degraded)])
+    return {
+        "version": model.version,
+        "normalised": scoring.kind == "cosine",
+        "temperature": scoring.temperature,
+        "absolute": scoring.absolute,
+        "item_bias": scoring.item_bias,
+        "items": [
+            {"id": item, "vector": None if row is None else next(vectors)}
+            for item, row in zip(items, rows, strict=True)
+        ],
+        "requests": [None if query.vector is None else query.vector.tolist() for query in queries],
+        "degraded": [*degraded],
+    }
 
 
 def recommend_timed(

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import orjson
 
+from turret.data.vocabulary import Id
 from turret.service.observing.metrics import Metrics
 from turret.service.observing.quality import AnswerRecord
 from turret.service.overlay.fresh import FreshItems
@@ -22,6 +23,7 @@ from turret.service.ranking.batches import (
     latency_of,
     recommend,
     recommend_timed,
+    vectors_of,
 )
 from turret.service.ranking.item_view import item_status
 from turret.service.ranking.query import Query, QueryReader, at_position
@@ -144,6 +146,20 @@ class Recommender:
         for answer in answers:
             answer["degraded"] += missing
         return answers
+
+    async def vectors(self, items: Sequence[Id], requests: Sequence[RecommendRequest]) -> Answer:
+        """Give the vectors whose inner products are scores, of items and of the users of requests.
+
+        None is the vector of an item, or of a history, that the version doesn't know. An error has the
+        position of its request.
+        """
+        model = self._model_holder.answering
+        queries = await self._queries.read_all(requests, model, now_ms())
+        fresh, missing = await self._overlay.for_answer(model.bundle)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(
+            self._batch_threads, vectors_of, model, fresh, items, queries, missing
+        )
 
     async def similar_to(self, item: str, request: SimilarRequest) -> Answer:
         """Answer with the nearest items of an item. Raises NotFoundError for an unknown item.

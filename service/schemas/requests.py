@@ -263,6 +263,21 @@ class BatchRequest(Body):
         return requests
 
 
+class VectorsRequest(Body):
+    """The vectors of `items`, and of the users of `requests`, which are those of recommendations."""
+
+    items: Ids = Field(default_factory=list, json_schema_extra={"default": []})
+    requests: list[RecommendRequest] = Field(default_factory=list, max_length=BATCH_LIMIT, fail_fast=True)
+
+    _check_entries = field_validator("requests", mode="wrap")(check_entries)
+
+    @model_validator(mode="after")
+    def _says_something(self) -> "VectorsRequest":
+        if not self.items and not self.requests:
+            raise PydanticCustomError("vectors", "send `items`, `requests` or both")
+        return self
+
+
 class EventBody(Body):
     """One event of a user, or of the session of a stranger. Sent again, it counts once by its `event_id`.
 

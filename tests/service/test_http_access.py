@@ -31,7 +31,8 @@ from turret.service.settings import Settings
 DOCUMENT: dict[str, Any] = orjson.loads((STATIC / "openapi.json").read_bytes())
 
 CALLS = {
-    "read": "POST /v1/recommend, POST /v1/recommend/batch, POST /v1/search, GET /v1/fields, GET /v1/map,"
+    "read": "POST /v1/recommend, POST /v1/recommend/batch, POST /v1/search, POST /v1/popular,"
+    "POST /v1/vectors, GET /v1/fields, GET /v1/map,"
     "GET /v1/map/points, GET /v1/map/colours, GET /v1/map/items, GET /v1/items, GET /v1/items/{item_id},"
     "GET /v1/items/{item_id}/similar, POST /v1/items/{item_id}/similar, GET /v1/rules, GET /v1/version,"
     "GET /v1/versions, GET /v1/activations",

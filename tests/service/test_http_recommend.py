@@ -376,3 +376,21 @@ def test_an_item_that_was_put_after_the_export_gains_too(tmp_path: Path) -> None
     both = replace(contents, item_vectors=np.vstack([contents.item_vectors, new]))
     rows, _ = ranking(both, [60, 5, 60, 7])
     assert ids_of(answer) == [999 if row == 60 else 100 + row for row in rows.tolist()]
+
+
+def test_vectors_give_the_scores_of_an_answer(client: TestClient) -> None:
+    requests: list[dict[str, Any]] = [{"history": [101, 110]}, {"history": [120]}, {"history": []}]
+    body: dict[str, Any] = {"items": [*range(100, 160), 7, "105"], "requests": requests}
+    answer = client.post("/v1/vectors", json=body).json()
+    assert [item["id"] for item in answer["items"]] == body["items"]
+    assert (answer["items"][60]["vector"], answer["requests"][2]) == (None, None)
+    assert answer["items"][61]["vector"] == answer["items"][5]["vector"]
+    vectors = {item["id"]: np.array(item["vector"]) for item in answer["items"][:60]}
+    for request, user in zip(requests[:2], answer["requests"], strict=False):
+        for item in recommended(client, **request, k=60)["items"]:
+            product = float(vectors[item["id"]] @ np.array(user)) / answer["temperature"]
+            assert item["score"] == pytest.approx(product, abs=1e-5)
+    assert answer["normalised"] is True
+    assert client.post("/v1/vectors", json={}).status_code == 422
+    refused = client.post("/v1/vectors", json={"requests": [{}, {"filter": {"x": 1}}]}).json()["error"]
+    assert refused["field"] == "requests.1.filter.x"

@@ -79,6 +79,8 @@ def test_every_call_of_the_api_has_a_method_with_a_typed_answer(service: TestCli
         assert [item.id for item in client.find_items(ids=[103, "104"]).items] == [103, 104]
         assert len(client.similar_items(101, k=3).items) == 3
         assert client.popular("week", k=3).version == "v1"
+        vectors = client.vectors([101, 999], [{"history": [101]}, {"history": []}])
+        assert [vectors.items[1].vector, vectors.requests[1]] == [None, None]
         assert len(client.similar_items(101, exclude=[102]).items) == 10
         assert client.put_item(900, {"tags": ["drama"]}, {"title": "New"}).vector == "features"
         assert client.patch_item(900, fields={"stock": 3}).vector == "features"

@@ -124,6 +124,30 @@ class BatchAnswer(Answer):
     results: tuple[RecommendAnswer, ...]
 
 
+class ItemVector(Answer):
+    """The vector of an item; null for one that the version doesn't know."""
+
+    id: Id
+    vector: tuple[float, ...] | None
+
+
+class VectorsAnswer(Answer):
+    """The vectors of items, and of the users of requests, null for a history without a known item.
+
+    A score is the inner product of both, without its sign where `absolute`, divided by the `temperature`.
+    `normalised`: the vectors have the length 1; `item_bias`: the last number of an item is its bias.
+    """
+
+    version: str
+    normalised: bool
+    temperature: float
+    absolute: bool
+    item_bias: bool
+    items: tuple[ItemVector, ...]
+    requests: tuple[tuple[float, ...] | None, ...]
+    degraded: tuple[Literal["history", "items"], ...]
+
+
 # ---- Events and users
 
 

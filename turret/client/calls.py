@@ -69,6 +69,15 @@ def popular(
     return call("POST", "/v1/popular", answers.RecommendAnswer, body)
 
 
+def vectors(
+    items: Sequence[Id] = (), requests: Sequence[RecommendRequest] = ()
+) -> Call[answers.VectorsAnswer]:
+    """Give the vectors of items and of the users of up to 100 requests; their products are the scores."""
+    named = {"items": items, "requests": requests}
+    body = {name: list(each("POST /v1/vectors", name, values)) for name, values in named.items()}
+    return call("POST", "/v1/vectors", answers.VectorsAnswer, body)
+
+
 # ---- Events and users
 
 

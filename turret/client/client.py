@@ -64,6 +64,7 @@ class _Calls(Generic[Http]):
     find_items = _Method(calls.find_items)
     similar_items = _Method(calls.similar_items)
     popular = _Method(calls.popular)
+    vectors = _Method(calls.vectors)
     item = _Method(calls.item)
     put_item = _Method(calls.put_item)
     patch_item = _Method(calls.patch_item)

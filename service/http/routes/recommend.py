@@ -1,4 +1,4 @@
-"""`POST /v1/recommend`, `/v1/recommend/batch`, `/v1/search` and `/v1/popular`."""
+"""`POST /v1/recommend`, `/v1/recommend/batch`, `/v1/search`, `/v1/popular`, `/v1/vectors`."""
 
 from time import perf_counter
 from typing import Annotated, Any
@@ -10,7 +10,13 @@ from turret.service.components import Components
 from turret.service.http.routes.dependencies import CHECKED, Parts, Reads, Recorded, json_response
 from turret.service.request_record import RequestRecord
 from turret.service.schemas.bodies import read_body
-from turret.service.schemas.requests import BatchRequest, PopularRequest, RecommendRequest, SearchRequest
+from turret.service.schemas.requests import (
+    BatchRequest,
+    PopularRequest,
+    RecommendRequest,
+    SearchRequest,
+    VectorsRequest,
+)
 
 router = APIRouter(prefix="/v1", tags=["recommend"], dependencies=CHECKED)
 
@@ -52,6 +58,16 @@ async def popular(
 ) -> Response:
     """List the items with the most events of late, or those that rise."""
     return json_response(await parts.recommender.popular(body, record))
+
+
+@router.post("/vectors")
+async def vectors(
+    body: Annotated[VectorsRequest, Depends(Reads(VectorsRequest))], record: Recorded, parts: Parts
+) -> Response:
+    """Give the vectors of items and users, whose inner products are the scores."""
+    answer = await parts.recommender.vectors(body.items, body.requests)
+    record.version, record.degraded = answer["version"], answer["degraded"]
+    return json_response(answer)
 
 
 class Innermost:
