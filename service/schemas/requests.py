@@ -271,12 +271,6 @@ class VectorsRequest(Body):
 
     _check_entries = field_validator("requests", mode="wrap")(check_entries)
 
-    @model_validator(mode="after")
-    def _says_something(self) -> "VectorsRequest":
-        if not self.items and not self.requests:
-            raise PydanticCustomError("vectors", "send `items`, `requests` or both")
-        return self
-
 
 class EventBody(Body):
     """One event of a user, or of the session of a stranger. Sent again, it counts once by its `event_id`.
