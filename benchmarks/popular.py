@@ -1,11 +1,11 @@
-"""What is popular now, on a day of news: what does the service answer people without a history?
+"""The answers of the service to people without a history, on a day of news: the items that are popular now.
 
 The protocol is that of `benchmarks.quality` for `globo`: the last day of the log, hour by hour. Asked is
-every click of an hour but the first of its session; what the session has clicked before is left out. A news
-site's way: a version is trained on the day before; before each hour, the articles that have appeared are put
-into `POST /v1/items`, the clicks of the hour before are posted to `POST /v1/events`, and a stranger asks
-`POST /v1/recommend`. All times are moved so that the day ends now. `recall@20` is that of the answers, whose
-sources are counted; `trained` is the same of a service that counts no events.
+every click of an hour but the first of its session; items that the session has clicked before are left out.
+A news site's way: a version is trained on the day before; before each hour, the articles that have appeared
+are put into `POST /v1/items`, the clicks of the hour before are posted to `POST /v1/events`, and a stranger
+asks `POST /v1/recommend`. All times are moved so that the day ends now. `recall@20` is that of the answers,
+whose sources are counted; `trained` is the same of a service that counts no events.
 """
 
 import json

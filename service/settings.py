@@ -72,7 +72,7 @@ class Settings(BaseSettings):
     keep_days: int | None = Field(default=None, ge=1, le=36_500)  # of events; None: all
     # Half-lives of what is popular now, by name, such as `hour=1h,week=7d`; empty: nothing is counted.
     popular: Annotated[dict[str, float], NoDecode] = Field(
-        default={"quarter": 900_000.0, "hour": 3_600_000.0, "week": 604_800_000.0}
+        default="quarter=15m,hour=1h,week=7d", validate_default=True
     )
     # Of a process, for items added, changed and withdrawn since the export of a version that answers.
     overlay_bytes: int = Field(default=256_000_000, ge=0)

@@ -26,7 +26,7 @@ from turret.data.spark.session import not_shared
 
 _COUNT = "count"
 _USER, _ITEM, _VERDICT, _LABEL = range(4)
-"""What is counted: events of users and of items, rows of verdicts, and events of labels."""
+"""The counted things: events of users and of items, rows of verdicts, and events of labels."""
 _MOST_SHARES = 64  # parts of the ids that are counted apart
 # Rows are packed, a piece of a bucket in one value: Spark moves a few thousand values, not each event.
 _PACKED = pa.schema(

@@ -89,7 +89,8 @@ class DecayedCounts:
         slots = np.array(
             [self._slots.setdefault(str(event.item), len(self._slots)) for event in events], dtype=np.int64
         )
-        times = np.array([event.time for event in events], dtype=np.float64)
+        # A log that was loaded may have times in the future, whose weights no number holds.
+        times = np.minimum(np.array([event.time for event in events], dtype=np.float64), now)
         of_kinds = [event.kind if event.kind in known else None for event in events]
         for kind in set(of_kinds):
             sums = self._room(kind)

@@ -66,7 +66,9 @@ def test_counts_are_those_of_each_event_alone(
         counts.add(arrivals(events[part::parts]), (), 1_000_000, NOW)
     last = (101, NOW + later)
     counts.add(arrivals([last]), (), 1_000_000, NOW + later)
-    known = [event for event in [*events, last] if 100 <= event[0] < 160]
+    # An event of the future counts as one of the moment at which it is counted.
+    sent = [*((item, min(time, NOW)) for item, time in events), last]
+    known = [event for event in sent if 100 <= event[0] < 160]
     for name, half_life in HALF_LIVES.items():
         popular = counts.ranked(Counted(name, (None,)), live.bundle, fresh)
         wanted = counts_of(known, half_life, NOW + later)
@@ -85,6 +87,17 @@ def test_the_least_counted_items_make_room(live: LoadedModel) -> None:
     popular = counts.ranked(Counted("hour", (None,)), live.bundle, fresh)
     assert dict(zip(popular.rows.tolist(), popular.sums.tolist(), strict=True)) == {0: 5.0, 1: 3.0}
     assert len(counts._slots) <= 40
+
+
+def test_an_event_of_the_future_counts_as_one_of_now(live: LoadedModel) -> None:
+    """`turret history load` takes any time; 2^(years / 15 minutes) is no number."""
+    counts, fresh = DecayedCounts({"quarter": 900_000.0}, NOW), empty_overlay(live.bundle)
+    counts.add(arrivals([(100, NOW + 10_000 * DAY), (101, NOW), (100, 2**53)]), (), 10**6, NOW)
+    popular = counts.ranked(Counted("quarter", (None,)), live.bundle, fresh)
+    assert dict(zip((popular.rows + 100).tolist(), popular.sums.tolist(), strict=True)) == {
+        100: 2.0,
+        101: 1.0,
+    }
 
 
 def test_what_rises_has_a_floor_of_events(live: LoadedModel) -> None:
