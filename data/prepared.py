@@ -128,7 +128,9 @@ class PreparedData:
     validation in [splits[u, 0], splits[u, 1]) and test in [splits[u, 1], offsets[u + 1]). `fields` has one
     list of N values for each item column kept for answers. `negatives` are None for data without them.
     `kinds` int8 [E] are codes of the manifest's kinds (`data.kinds.read_kinds`), None where all events are
-    alike; events of kinds that are no targets are read in histories, and are never a next item.
+    alike; events of kinds that are no targets are read in histories, and are never a next item. `sessions`
+    int32 [E] number the sessions of each user from 0, -1 for an event without one; None for a log that names
+    no sessions. `train_ends` int64 [U] are the ends of the train part where they are not `splits[:, 0]`.
     """
 
     folder: Path
@@ -145,6 +147,8 @@ class PreparedData:
     fields: dict[str, list[Any]]
     negatives: Negatives | None = None
     kinds: NDArray[np.int8] | None = None
+    sessions: NDArray[np.int32] | None = None
+    train_ends: NDArray[np.int64] | None = None
 
     @classmethod
     def open(cls, folder: Path) -> "PreparedData":
@@ -162,6 +166,7 @@ class PreparedData:
             dtypes = {"items": "int32", "offsets": "int64", "times": times, "splits": "int64"}
             dtypes |= {"weights": "float32"} if manifest.has_weights else {}
             dtypes |= {"kinds": "int8"} if manifest.kinds else {}
+            dtypes |= {"sessions": "int32"} if "sessions.npy" in manifest.files else {}
             arrays = {name: open_array(folder / f"{name}.npy", dtype) for name, dtype in dtypes.items()}
             return cls(
                 folder=folder,
@@ -178,6 +183,7 @@ class PreparedData:
                 fields=_read_json(folder / "catalogue.json")["fields"],
                 negatives=None if manifest.negatives is None else Negatives.open(folder, manifest, times),
                 kinds=arrays.get("kinds"),
+                sessions=arrays.get("sessions"),
             )
 
     @property
@@ -271,6 +277,8 @@ class PreparedData:
         """Return the starts [U] and the ends [U] of `part` in `event_items`, by user row."""
         edges = (self.offsets[:-1], self.splits[:, 0], self.splits[:, 1], self.offsets[1:])
         index = PARTS.index(part)
+        if part == "train" and self.train_ends is not None:
+            return edges[0], self.train_ends
         return edges[index], edges[index + 1]
 
     @cached_property

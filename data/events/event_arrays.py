@@ -19,8 +19,9 @@ class Events:
 
     `users` and `items` are int32 [E] rows, `times` int64 or float64 [E], `weights` float32 [E] or None,
     `parts` int8 [E] (0 train, 1 validation, 2 test) where the source states the part of each event, `labels`
-    int8 [E] (1, or 0 for a negative) where it has negatives, and `kinds` int8 [E] codes (`data.kinds`) where
-    events have kinds with a meaning.
+    int8 [E] (1, or 0 for a negative) where it has negatives, `kinds` int8 [E] codes (`data.kinds`) where
+    events have kinds with a meaning, and `sessions` [E] where the log names sessions: hashes of their ids
+    (int64), or numbers within a user (int32, `data.events.sessions`), -1 for none.
     """
 
     users: NDArray[np.int32]
@@ -30,6 +31,7 @@ class Events:
     parts: NDArray[np.int8] | None = None
     labels: NDArray[np.int8] | None = None
     kinds: NDArray[np.int8] | None = None
+    sessions: NDArray[np.int64] | NDArray[np.int32] | None = None
 
     def __len__(self) -> int:
         return len(self.users)

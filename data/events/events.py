@@ -33,7 +33,7 @@ from turret.data.events.labels import (
     label_value,
     one_row_an_item,
 )
-from turret.data.events.sessions import with_strangers
+from turret.data.events.sessions import hashed, with_strangers
 from turret.data.kinds import KindTable, negative_kinds, read_kinds, row_codes
 from turret.data.manifest import BadRows, Columns, Removed
 from turret.data.reading.numbers import is_rounded, number_in
@@ -48,7 +48,7 @@ PART, VERDICT = "__part", "__verdict"
 WEIGHT_FILTER = "min_weight"
 _FILTERS = (KIND_FILTER, NO_KIND, WEIGHT_FILTER)
 _IDS = {"raw_user": "user", "raw_item": "item"}
-_COLUMNS = ("times", "weights", "parts", "labels", "kinds")
+_COLUMNS = ("times", "weights", "parts", "labels", "kinds", "sessions")
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,11 @@ class Log:
     """A validated log.
 
     `rows` has one row per source row: ROW, PART, `user` and `item` (ids as keys, see `data.events.ids`),
-    `time`, `weight`, LABEL and KIND (if any), the raw columns as `raw_...`, and VERDICT: null for an event,
-    else the reason why the row is no event. `kinds` is the table of kinds. `notes` are sentences for people,
-    and so are `doubts`, which are about ids that are changed on reading. `numeric` tells by role whether ids
-    are numbers in the source, or texts that may be numbers, as in CSV. `tables` has the table of each part,
-    and `names` the source names of the raw columns.
+    `time`, `weight`, `session`, LABEL and KIND (if any), the raw columns as `raw_...`, and VERDICT: null for
+    an event, else the reason why the row is no event. `kinds` is the table of kinds. `notes` are sentences
+    for people, and so are `doubts`, which are about ids that are changed on reading. `numeric` tells by role
+    whether ids are numbers in the source, or texts that may be numbers, as in CSV. `tables` has the table of
+    each part, and `names` the source names of the raw columns.
     """
 
     rows: Rows
@@ -110,6 +110,8 @@ class Log:
             columns["labels"] = (label & (pl.col(LABEL) == 1) if has_column else label).cast(pl.Int8)
         if self.kinds:
             columns["kinds"] = pl.col(KIND)
+        if "session" in self.rows.schema():
+            columns["sessions"] = hashed(pl.col("session"))
         names = ["user", "item", VERDICT, *[LABEL] * has_column]
         return self.rows.then(lambda frame: frame.select(*names, **columns))
 
@@ -283,6 +285,8 @@ def _values(
 ) -> dict[str, pl.Expr]:
     """Return the columns of events: ids as keys, times, and weights, quantities, labels and kinds, if any."""
     values = {"time": time.value} | {role: ids[raw].key() for raw, role in _IDS.items()}
+    if "raw_session" in ids:
+        values["session"] = ids["raw_session"].text()
     for role in ("weight", "quantity"):
         if (name := getattr(columns, role)) is not None:
             values[role] = _number(f"raw_{role}", name, schema, decimal)

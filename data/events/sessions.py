@@ -1,16 +1,21 @@
-"""Users for rows without a user: the user of a later login in the session, else the session itself."""
+"""Sessions: the users of rows without a user, and the numbers of the sessions of each user."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
+import numpy as np
 import polars as pl
 
+from turret.data.events.event_arrays import Events
 from turret.data.events.ids import IdColumn
 from turret.data.moments import milliseconds_of
 from turret.data.progress import counted
+from turret.data.ranges import stable_order
 from turret.data.reading.tables import ROW
 from turret.data.rows import Rows
 from turret.data.vocabulary import STRANGER
 
+NO_SESSION = -1
 _USER, _SESSION, _NUMBER, _NAME = "__user", "__session", "__number", "__name"
 
 
@@ -69,3 +74,36 @@ def _sentence(named: pl.DataFrame) -> str:
         f"sessions: of {counted(len(named), 'event')} without a user {len(strangers):,} are of {people} "
         f"(users {STRANGER}...), and {len(named) - len(strangers):,} of users who log in during their session"
     )
+
+
+def hashed(session: pl.Expr) -> pl.Expr:
+    """Return a non-negative Int64 of the id of a session, or NO_SESSION: equal ids have equal numbers."""
+    number = (session.hash() // 2).cast(pl.Int64)
+    return pl.when(session.is_null()).then(pl.lit(NO_SESSION, pl.Int64)).otherwise(number)  # null has a hash
+
+
+def numbered(events: Events, gap: str | None) -> Events:
+    """Number the sessions of sorted events of whole users, in place of the hashes of their ids.
+
+    The sessions of a user are 0, 1, ... in the order of their first events, so that the numbers of a log do
+    not depend on the hash; negatives have none. After a pause of more than `gap`, an id stands for another
+    session.
+    """
+    if events.sessions is None:
+        return events
+    are_events = np.ones(len(events)) if events.labels is None else events.labels == 1
+    has_session = np.flatnonzero((events.sessions != NO_SESSION) & (are_events > 0))
+    users, sessions, times = (values[has_session] for values in (events.users, events.sessions, events.times))
+    order = stable_order([users, sessions])  # stable: the events of a session stay in order of time
+    is_new = np.ones(len(order), dtype=np.bool_)
+    is_new[1:] = (np.diff(users[order]) != 0) | (np.diff(sessions[order]) != 0)
+    if gap is not None:
+        is_new[1:] |= np.diff(times[order]) > milliseconds_of(gap)
+    firsts = order[is_new]
+    by_first = np.argsort(firsts)
+    owners = users[firsts[by_first]]
+    numbers = np.empty(len(firsts), dtype=np.int32)
+    numbers[by_first] = np.arange(len(firsts)) - np.searchsorted(owners, owners)
+    result = np.full(len(events), NO_SESSION, dtype=np.int32)
+    result[has_session[order]] = numbers[np.cumsum(is_new) - 1]
+    return replace(events, sessions=result)

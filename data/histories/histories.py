@@ -16,6 +16,7 @@ from turret.data.errors import ConfigurationError, EmptyDataError
 from turret.data.events.event_arrays import Change, EventFiles, Events, user_blocks
 from turret.data.events.events import Log
 from turret.data.events.ids import vocabulary
+from turret.data.events.sessions import numbered
 from turret.data.files import map_ordered
 from turret.data.histories.accounts import Accounts, save_left_out
 from turret.data.histories.duplicates import Merging
@@ -163,12 +164,14 @@ def build_histories(
 
     def filtered(block: Events) -> Events:
         block = accounts.people(block if change is None else change(block))
-        return block if policy == "keep" else distinct_events(block, merging)
+        block = block if policy == "keep" else distinct_events(block, merging)
+        return numbered(block, filters.session_gap)
 
     is_whole = filters.min_user_events == filters.min_item_events == 1
     is_whole = is_whole and accounts.most is None and not log.has_labels
     left_out = {"users", *([] if log.has_labels else ["labels"]), *(["parts"] if is_whole else [])}
     columns = {name: dtype for name, dtype in events.columns.items() if name not in left_out}
+    columns |= {"sessions": np.int32} if "sessions" in columns else {}
     blocks = events.by_user(user_rows, item_rows, work, filtered)
     place, has_positions = folder if is_whole else work / "all", log.time.kind == "position"
     whole = write_histories(blocks, place, columns, len(users), "parts" in events.columns, has_positions)

@@ -98,7 +98,8 @@ def without_negatives(
         if targets is not None:
             arrays["times"] = array("negative_times", columns["times"])
             arrays["kinds"] = array("negative_kinds", np.int8)
-            loose_files = stack.enter_context(EventFiles(folder / LOOSE, {"users": np.int32, **columns}))
+            of_loose = {name: dtype for name, dtype in columns.items() if name != "sessions"}
+            loose_files = stack.enter_context(EventFiles(folder / LOOSE, {"users": np.int32, **of_loose}))
         for rows in blocks:
             if has_positions:
                 rows = replace(rows, times=_events_before(rows))

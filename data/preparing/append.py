@@ -19,6 +19,7 @@ from turret.data.events.dropped_rows import NO_KIND, PrepareReport, describe_dro
 from turret.data.events.event_arrays import PIECE, EventFiles, Events
 from turret.data.events.events import Log
 from turret.data.events.ids import as_keys
+from turret.data.events.sessions import NO_SESSION
 from turret.data.histories.accounts import left_out_of, save_left_out
 from turret.data.histories.histories import Histories, build_histories
 from turret.data.manifest import BadRows, DataManifest, Removed, hash_all
@@ -303,6 +304,8 @@ def _join(
     items, item_rows = _united(old.item_ids, ingested.item_ids)
     times = np.promote_types(old.times.dtype, np.dtype(log.columns()["times"]))
     columns: dict[str, DTypeLike] = {**log.columns(), "times": times, "labels": np.int8}
+    columns.pop("sessions", None)
+    columns |= {} if old.sessions is None else {"sessions": np.int64}
     # In the order of a file, all new events come last.
     later = len(old.event_items) if kind == "position" else 0
     assert isinstance(events, EventFiles)
@@ -315,7 +318,8 @@ def _join(
             added = Events(**events.read(first, last))
             added = added.take(is_kept[added.users]).renumbered(user_rows, item_rows)
             labels = np.ones(len(added), dtype=np.int8) if added.labels is None else added.labels
-            files.write(replace(added, times=added.times + later, labels=labels | _NEW))
+            sessions = _sessions(added) if old.sessions is not None else None
+            files.write(replace(added, times=added.times + later, labels=labels | _NEW, sessions=sessions))
             left_out += last - first - len(added)
     shutil.rmtree(events.folder)
     log = replace(log, numeric={"user": False, "item": False})
@@ -345,6 +349,8 @@ def _old_rows(old: PreparedData) -> Iterator[Events]:
             negatives.kinds[piece],
             weights,
         )
+        if old.sessions is not None:
+            attached = replace(attached, sessions=_sessions(attached))
         rows = {
             name: np.concatenate([getattr(attached, name), values])
             for name, values in vars(events).items()
@@ -354,7 +360,8 @@ def _old_rows(old: PreparedData) -> Iterator[Events]:
         yield Events(**rows).take(order)
         start += len(events)
     loose = {path.stem: np.load(path) for path in folder.glob("*.npy")}
-    yield _negatives(**loose)
+    rest = _negatives(**loose)
+    yield rest if old.sessions is None else replace(rest, sessions=_sessions(rest))
 
 
 def _negatives(
@@ -367,6 +374,12 @@ def _negatives(
     return Events(users, items, times, weights, labels=np.zeros(len(items), dtype=np.int8), kinds=kinds)
 
 
+def _sessions(events: Events) -> NDArray[np.int64]:
+    """Return the sessions of events, [E], where all are rows of no session if the log names none."""
+    none = np.full(len(events), NO_SESSION, dtype=np.int64)
+    return none if events.sessions is None else events.sessions.astype(np.int64)
+
+
 def _old_events(old: PreparedData, piece: slice) -> Events:
     items = np.asarray(old.event_items[piece])
     positions = np.arange(piece.start, piece.start + len(items))
@@ -377,6 +390,7 @@ def _old_events(old: PreparedData, piece: slice) -> Events:
         weights=None if old.weights is None else np.asarray(old.weights[piece]),
         kinds=None if old.kinds is None else np.asarray(old.kinds[piece]),
         labels=np.ones(len(items), dtype=np.int8),
+        sessions=None if old.sessions is None else np.asarray(old.sessions[piece]),
     )
 
 

@@ -4,6 +4,7 @@ import random
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -65,6 +66,61 @@ def test_events_without_a_user_are_of_who_logs_in_or_of_a_stranger(
     assert found == naive(rows, {None: 9e9, "2m": 120, "1h": 3600, "90s": 90}[gap])
     homeless = sum(not user and not session for user, session, *_ in rows)
     assert [(bad.kind, bad.count) for bad in data.manifest.bad_rows] == [("null user", homeless)]
+
+
+def naive_baskets(data: PreparedData, user: int, sessions: list[int]) -> list[list[str]]:
+    """The items of each session of a user, by the numbers of the user's events."""
+    items = data.item_ids.ids(data.history(user, "end").tolist())
+    return [
+        [str(item) for item, number in zip(items, sessions, strict=True) if number == session]
+        for session in range(max(sessions, default=-1) + 1)
+    ]
+
+
+def test_events_keep_the_session_they_are_of(prepared: Prepare) -> None:
+    """Two users have an order 1, an order goes on between the events of another, and some have none."""
+    rows = [
+        ("u1", "1", "a", START),
+        ("u1", "2", "b", START + 60),
+        ("u1", "1", "c", START + 120),
+        ("u1", "", "d", START + 180),
+        ("u2", "1", "e", START),
+        ("u1", "1", "f", START + 7_200),
+    ]
+    for gap, expected in ((None, [["a", "c", "f"], ["b"]]), ("1h", [["a", "c"], ["b"], ["f"]])):
+        data = prepared(csv(rows), {"columns.session": "sid", "filters.session_gap": gap})
+        assert data.sessions is not None
+        first, second = np.split(np.asarray(data.sessions), data.offsets[1:-1])
+        assert naive_baskets(data, 0, first.tolist()) == expected
+        assert first.tolist()[3] == -1
+        assert second.tolist() == [0]
+    assert prepared(csv(rows)).sessions is None
+
+
+@pytest.mark.parametrize("kinds", [{}, {"buy": "target", "skip": "negative"}])
+def test_sessions_of_an_appended_log_are_those_of_the_whole_log(
+    tmp_path: Path, kinds: dict[str, str]
+) -> None:
+    draw = random.Random(5)
+    rows = [
+        (draw.choice(["u1", "u2", ""]), f"{time // 40}", draw.choice("xyz"), START + time, kind)
+        for time in range(0, 800, 5)
+        for kind in [draw.choice(["buy", "buy", "skip"] if kinds else ["buy"])]
+    ]
+    names = ["user_id", "sid", "item_id", "timestamp", "event"]
+    log = pl.DataFrame([(user or None, *rest) for user, *rest in rows], schema=names, orient="row")
+    settings = {"columns": {"session": "sid", "kind": "event" if kinds else None}, "kinds": kinds}
+    for name, some in (("whole", log), ("first", log.head(80)), ("last", log.tail(80))):
+        some.write_parquet(tmp_path / f"{name}.parquet")
+    for name in ("whole", "first"):
+        prepare_as(tmp_path / name, source=tmp_path / f"{name}.parquet", **settings)
+    append(tmp_path / "last.parquet", tmp_path / "first")
+    whole, grown = (PreparedData.open(tmp_path / name) for name in ("whole", "first"))
+    assert whole.sessions is not None
+    assert grown.sessions is not None
+    assert whole.sessions.max() > 3
+    np.testing.assert_array_equal(grown.sessions, whole.sessions)
+    assert grown.fingerprint == whole.fingerprint
 
 
 @pytest.mark.parametrize("name", ["sid", "session_id"])

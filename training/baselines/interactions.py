@@ -89,8 +89,9 @@ class Interactions:
         """
         offsets, blocks = [np.zeros(1, dtype=np.int64)], []
         repeaters = np.zeros(len(data.item_ids), dtype=np.int64)
+        ends = data.bounds("train")[1]
         for first, last in pairwise(groups(np.asarray(data.offsets), _EVENTS_A_BLOCK).tolist()):
-            bounds, rows, counts = distinct_items(data, np.arange(first, last), data.splits[first:last, 0])
+            bounds, rows, counts = distinct_items(data, np.arange(first, last), ends[first:last])
             repeaters += np.bincount(rows[counts > 1], minlength=len(repeaters))
             offsets.append(bounds[1:] + offsets[-1][-1])
             blocks.append(rows)

@@ -134,7 +134,7 @@ class TrainingBatches:
         self.negatives = data.negatives if negatives else None
         self.groups = data.query_groups()
         self.batch_size, self.history_length, self.context = batch_size, history_length, context
-        begins, ends = np.asarray(data.offsets[:-1]), np.asarray(data.splits[:, 0])
+        begins, ends = (np.asarray(bound) for bound in data.bounds("train"))
         longest = min(span_length, batch_size)
         if context == "full_set":
             # All targets of a user share one span, as the user's vector does not depend on the target.
@@ -301,7 +301,7 @@ def target_counts(
     default `targets` are all events, or all events of target kinds in data with kinds.
     """
     targets = targets or Targets(data, _of_target_kinds(data))
-    begins, ends = np.asarray(data.offsets[:-1]), np.asarray(data.splits[:, 0])
+    begins, ends = (np.asarray(bound) for bound in data.bounds("train"))
     longest = max(1, int((ends - begins).max(initial=0)))
     spans = cut_spans(begins, ends, context, longest, longest)
     if start_time is not None:
