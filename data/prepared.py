@@ -201,6 +201,11 @@ class PreparedData:
         """Whether the users are queries, which have a text and no history: see `data.reading.queries`."""
         return self.manifest.split.kind == "queries"
 
+    @property
+    def holds_baskets(self) -> bool:
+        """Whether the users are baskets: see `training.baskets`."""
+        return self.train_ends is not None
+
     def query_groups(self) -> NDArray[np.int64] | None:
         """Return the number of each query's answer, int64 [U], if items are questions that may share answers.
 

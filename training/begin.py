@@ -9,6 +9,7 @@ from turret.data.prepared import PreparedData
 from turret.tower.errors import BundleError
 from turret.tower.format.listing import bundle_folder
 from turret.training.auto.choice import choose
+from turret.training.baskets import examples_of
 from turret.training.config.experiment import ExperimentConfig, load_experiment, with_settings
 from turret.training.distributed import process_count
 from turret.training.errors import TrainingError
@@ -57,6 +58,7 @@ def begin_run(
     parent = None if origin is None else bundle_folder(origin).resolve()
     if experiment != AUTO:
         settings = settings_of(experiment, values, parent)
+        prepared = examples_of(settings, prepared)
         return Run(folder, settings, prepared.folder, prepared.fingerprint, parent), prepared
     if parent is not None:
         raise TrainingError(

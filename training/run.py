@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from turret.data.configuration import override
@@ -26,6 +27,7 @@ from turret.tower.towers.model import TwoTowers
 from turret.tower.towers.query import QueryConfig
 from turret.tower.towers.user import SETS
 from turret.training.baselines.registry import chosen_baselines
+from turret.training.baskets import examples_of
 from turret.training.checkpoint import Progress, load_parameters, load_progress
 from turret.training.config.experiment import ExperimentConfig, write_experiment
 from turret.training.distributed import current_world, process_count
@@ -118,7 +120,7 @@ class Run:
                 f"{data.folder}: this is not the data that {self.folder} was trained on (another "
                 "fingerprint); name the right one with --data, or train again."
             )
-        return data
+        return examples_of(self.experiment, data)
 
     def model_file(self, part: HistoryEnd = "end") -> Path:
         """The file of the served model; for the validation part, of the model that was not trained on it."""
@@ -265,9 +267,11 @@ class StoredRepeats(Settings):
 
 def with_validation(data: PreparedData) -> PreparedData:
     """The data with its validation part in the training part."""
-    splits = data.splits.copy()
+    splits, ends = data.splits.copy(), data.train_ends
+    if ends is not None:
+        ends = np.where(splits[:, 0] < splits[:, 1], splits[:, 1], ends)
     splits[:, 0] = splits[:, 1]
-    return replace(data, splits=splits)
+    return replace(data, splits=splits, train_ends=ends)
 
 
 def refit_findings(run: Run) -> Iterator[Finding]:

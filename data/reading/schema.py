@@ -119,7 +119,7 @@ class ColumnSettings(_Settings):
     kind: str | None = _column("Of the events' kinds.", "kind-column")
     label: str | None = _column("Of labels: 1 for an event, 0 or -1 for an item not chosen.")
     negatives: str | None = _column("Of the items that were not chosen instead: an id or a list.")
-    session: str | None = _column("Of ids of sessions or orders: baskets, and the users of events without one, or of all.")
+    session: str | None = _column("Of sessions or orders: baskets, and the users of events without one.")
     item_id: str | None = _column("Of ids in the items file.")
     user_id: str | None = _column("Of ids in the users file.")
     time_unit: Literal["auto", "seconds", "milliseconds", "microseconds", "nanoseconds", "number"] = _option(

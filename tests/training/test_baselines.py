@@ -143,11 +143,8 @@ def test_five_bought_items_come_before_the_best_of_ease(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("of", ["shop", "loyal"])
-def test_item_knn_is_the_shrunk_cosine_of_the_nearest(
-    of: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_item_knn_is_the_shrunk_cosine_of_the_nearest(of: str, request: pytest.FixtureRequest) -> None:
     """Only the five nearest of each item count, equal ones by their row, and its own repeats."""
-    monkeypatch.setattr(pair_models, "KNN_NEIGHBOURS", 5)
     data: PreparedData = request.getfixturevalue(of)
     log = histories(data, "validation")
     used_by = [oracle.users_of(log, item) for item in range(len(data.item_ids))]
@@ -166,7 +163,7 @@ def test_item_knn_is_the_shrunk_cosine_of_the_nearest(
     lists = [near(item) for item in range(len(used_by))]
     own = [repeaters(data, item) / (len(users) + 10.0) for item, users in enumerate(used_by)]
     expected = summed(data, lambda i, j: lists[i].get(j, 0.0) if i != j else own[i], "test", USERS)
-    scores = pair_models.fit_item_knn(data, "test")(USERS)
+    scores = pair_models.fit_item_knn(data, "test", 5)(USERS)
     np.testing.assert_allclose(scores.numpy(), expected, rtol=1e-5)
 
 
@@ -257,6 +254,7 @@ def test_a_baseline_that_is_not_there_or_can_not_be_fitted_is_refused(
     for name, sentence in {
         "eaze": r"--baselines eaze: there is no such baseline; there are pop",
         "bm25": r"bm25: users have histories and no texts",
+        "lift": r"lift: users have histories, and it compares the items of baskets",
         "recent_popularity": r"recent_popularity: its events have no timestamps",
         "last_used": r"last_used: the run leaves out all used items",
         "als": r"als: implicit is not installed; run: pip install .*\[b",

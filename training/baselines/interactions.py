@@ -36,6 +36,7 @@ class Baseline:
         of_own_use: whether it ranks the items that the user has used; such a baseline is always there if
             used items are ranked, and never otherwise.
         of_queries: whether it ranks by the texts of queries, in place of histories.
+        of_baskets: whether it is always there for baskets, which have no rules of users.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Baseline:
     limits: Callable[[PreparedData], str] = lambda data: ""
     of_own_use: bool = False
     of_queries: bool = False
+    of_baskets: bool = False
 
 
 HistoryScores = Callable[[Offsets, Rows], NDArray[np.float32]]

@@ -1,6 +1,6 @@
-"""Models of the pairs of users and items: co-occurrence, item-kNN, EASE, and matrix factorisation.
+"""Models of the pairs of users and items: co-occurrence, item-kNN, lift, EASE, and matrix factorisation.
 
-The scores of the first three are weights summed over the user's history. The weight of an item for itself
+The scores of all but the last are weights summed over the user's history. The weight of an item for itself
 counts the users who have used it several times.
 """
 
@@ -36,6 +36,8 @@ MOST_NEIGHBOURS = 2**26
 _HELD = 2**22
 # These values are usual on implicit data (Dacrema et al. 2019, "Are we really making much progress?").
 KNN_NEIGHBOURS, KNN_SHRINKAGE = 100, 10.0
+# A pair of items that fewer baskets have may be chance, and its lift is then the largest of all.
+LIFT_SUPPORT = 20
 # A matrix of EASE takes 400 MB with so many items, and two exist at once.
 MOST_ITEMS = 10_000
 FACTORS, REGULARIZATION, CONFIDENCE, ITERATIONS = 64, 0.1, 10.0, 15
@@ -53,7 +55,7 @@ def pair_counts(used: Any) -> Iterator[tuple[slice, Any]]:
         yield rows, by_item[rows] @ used
 
 
-def nearest(log: Interactions, most: int, norms: Scores, shrinkage: float) -> Any:
+def nearest(log: Interactions, most: int, norms: Scores, shrinkage: float, support: int = 1) -> Any:
     """The weights of the `most` items j of each item i with the largest c_ij / (norm_i norm_j + shrinkage).
 
     Of equal weights the lower row comes first, and an item is no neighbour of itself. With norms of 1 and no
@@ -64,6 +66,7 @@ def nearest(log: Interactions, most: int, norms: Scores, shrinkage: float) -> An
         most: K, the number of neighbours of each item.
         norms: float32 [N], positive.
         shrinkage: lowers the weight of items with few users.
+        support: the least c_ij of neighbours.
 
     Returns:
         float32 [N, N], sparse by rows.
@@ -75,7 +78,7 @@ def nearest(log: Interactions, most: int, norms: Scores, shrinkage: float) -> An
         places = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
         weights = np.full(counts.shape, -np.inf, dtype=np.float32)
         near = norms[rows][places] * norms[counts.indices] + np.float32(shrinkage)
-        weights[places, counts.indices] = counts.data / near
+        weights[places, counts.indices] = np.where(counts.data < support, -np.inf, counts.data / near)
         weights[np.arange(len(weights)), np.arange(rows.start, rows.stop)] = -np.inf
         best = top_rows(torch.from_numpy(weights), most).numpy()
         exist = best >= 0
@@ -92,15 +95,32 @@ def fit_co_occurrence(data: PreparedData, until: HistoryEnd) -> ScoresOf:
     return _scores_of(nearest(log, count, norms, 0.0), log.item_repeaters, data, until)
 
 
-def fit_item_knn(data: PreparedData, until: HistoryEnd) -> ScoresOf:
-    """Sum weights c_ij / (sqrt(c_i c_j) + shrinkage), the shrunk cosines, over the nearest 100 neighbours.
+def fit_lift(data: PreparedData, until: HistoryEnd, support: int = LIFT_SUPPORT) -> ScoresOf:
+    """Sum lifts U c_ij / (c_i c_j) of the pairs that at least `support` of the U users have.
+
+    Source: Brin et al. 1997, "Dynamic itemset counting and implication rules for market basket data", where
+    it is called interest.
+    """
+    log = Interactions.training(data)
+    norms = np.maximum(log.item_users, 1).astype(np.float32) / np.float32(np.sqrt(log.used.shape[0]))
+    neighbours = nearest(log, _neighbours(data, len(data.item_ids)), norms, 0.0, support)
+    return _scores_of(neighbours, log.item_repeaters, data, until)
+
+
+def fit_item_knn(
+    data: PreparedData,
+    until: HistoryEnd,
+    most: int = KNN_NEIGHBOURS,
+    shrinkage: float = KNN_SHRINKAGE,
+) -> ScoresOf:
+    """Sum weights c_ij / (sqrt(c_i c_j) + shrinkage), the shrunk cosines, over the nearest `most` neighbours.
 
     Source: Sarwar et al. 2001, with the shrinkage of Bell & Koren 2007.
     """
     log = Interactions.training(data)
     norms = np.sqrt(np.maximum(log.item_users, 1)).astype(np.float32)
-    self_weights = log.item_repeaters / (log.item_users + KNN_SHRINKAGE)
-    neighbours = nearest(log, _neighbours(data, KNN_NEIGHBOURS), norms, KNN_SHRINKAGE)
+    self_weights = log.item_repeaters / (log.item_users + shrinkage)
+    neighbours = nearest(log, _neighbours(data, most), norms, shrinkage)
     return _scores_of(neighbours, self_weights, data, until)
 
 
@@ -238,6 +258,7 @@ PAIR_MODELS = (
     Baseline(
         "item_knn", "item-kNN", fit_item_knn, limits=lambda data: _neighbour_limits(data, KNN_NEIGHBOURS)
     ),
+    Baseline("lift", "lift", fit_lift, limits=_neighbour_limits, of_baskets=True),
     Baseline(
         "ease",
         "EASE",

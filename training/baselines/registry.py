@@ -149,15 +149,13 @@ def chosen_baselines(
             )
     chosen, left_out, masks_all = [], {}, leaves_out_all(data, exclude_seen)
     for name, baseline in BASELINES.items():
-        fits = baseline is POPULARITY or baseline.of_queries == data.has_queries
+        kind = _other_kind(baseline, data)
         is_masked = baseline.of_own_use and masks_all
         is_usual = baseline is POPULARITY or baseline.of_own_use or baseline.of_queries
-        if name not in names and (not fits or is_masked or not (ALL in names or is_usual)):
+        is_usual |= baseline.of_baskets
+        if name not in names and (kind or is_masked or not (ALL in names or is_usual)):
             continue
-        kind = (
-            "queries have texts and no histories" if data.has_queries else "users have histories and no texts"
-        )
-        obstacle = kind if not fits else _MASKED if is_masked else baseline.obstacle(data)
+        obstacle = kind or (_MASKED if is_masked else baseline.obstacle(data))
         if obstacle is None:
             chosen.append(baseline)
         elif name in names:
@@ -165,3 +163,13 @@ def chosen_baselines(
         elif ALL in names:
             left_out[name] = obstacle
     return chosen, left_out
+
+
+def _other_kind(baseline: Baseline, data: PreparedData) -> str | None:
+    """The reason why a baseline of other data than this can't be fitted on it; None for one of such data."""
+    if baseline is not POPULARITY and baseline.of_queries != data.has_queries:
+        without = ("queries", "texts", "histories") if data.has_queries else ("users", "histories", "texts")
+        return "{} have {} and no {}".format(*without)
+    if baseline.of_baskets and not data.holds_baskets:
+        return "users have histories, and it compares the items of baskets (training.examples = 'sessions')"
+    return None

@@ -13,6 +13,7 @@ from turret.data.kinds import Seen
 from turret.data.reading.schema import EventTime
 from turret.tower.config import ScoringConfig, Settings
 from turret.tower.towers.config import TowerConfig
+from turret.tower.towers.user import SETS
 from turret.training.config.metric import AUC, RANKING_METRIC
 from turret.training.errors import TrainingError
 from turret.training.losses.registry import LOSSES, LossConfig
@@ -177,6 +178,7 @@ class TrainingConfig(Settings):
     patience: Positive = 3
     checkpoint_every: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)] = 0
     since: EventTime = None
+    examples: Literal["histories", "sessions"] = "histories"
     repeats: bool = True
     signal_weight: Share = 1.0
     half_life: Annotated[float, Field(ge=0.0, le=1e6)] = 0.0
@@ -214,7 +216,37 @@ class ExperimentConfig(Settings):
                 "training.batch_size = 1 leaves in-batch sampling without a candidate; "
                 "raise it, or set sampler.kind = 'uniform' (alone, or as a part of 'mixed')"
             )
+        if self.training.examples == "sessions" and (reason := baskets_refusal(self)):
+            raise ValueError(f"training.examples = 'sessions' {reason}")
         return self
+
+
+def baskets_refusal(experiment: ExperimentConfig) -> str | None:
+    """The reason why these settings can't learn from baskets, as a clause with a remedy; None if they can."""
+    user, objective = experiment.tower.user, experiment.objective
+    if user.context not in SETS:
+        return (
+            f"has baskets without an order, and tower.user.kind = {user.kind!r} reads one; set "
+            "tower.user.kind = 'pooled', ordered = false and last_item = false"
+        )
+    if user.context != "leave_one_out":
+        return (
+            "predicts an item from the other items of its basket, and with tower.user.leave_out = false the "
+            "tower reads the item itself; set tower.user.leave_out = true"
+        )
+    if user.features:
+        return (
+            "predicts from the other items of a basket alone, and tower.user.features reads features of its "
+            "user; set tower.user.features = []"
+        )
+    if objective.candidates != "drawn":
+        return (
+            f"draws its negatives, and objective.candidates = {objective.candidates!r} takes those of users; "
+            "set objective.candidates = 'drawn'"
+        )
+    if experiment.evaluation.exclude_seen is not True:
+        return "has each item of a basket once; set evaluation.exclude_seen = true"
+    return None
 
 
 def named_settings(settings: Settings | dict[str, Any]) -> dict[str, Any]:

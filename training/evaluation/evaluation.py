@@ -377,6 +377,7 @@ def _description(
     return {
         "part": part,
         **({"queries": True} if data.has_queries else {}),
+        **({"baskets": True} if data.holds_baskets else {}),
         "users": len(relevant.users),
         **({"users_with_negatives": offered} if offered else {}),
         "users_without_history": int((ends == starts).sum()),

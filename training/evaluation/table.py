@@ -26,7 +26,7 @@ def metrics_table(report: Report) -> str:
     """
     seeds = report.get("seeds")
     rankers = [TOWERS, *report["differences"]] if seeds else [TOWERS, "popularity"]
-    subjects = "queries" if report.get("queries") else "users"
+    subjects = next((name for name in ("queries", "baskets") if report.get(name)), "users")
     title = f"{report['part']} part: {report['users']:,} {subjects}, "
     if seeds:
         title, caption = (
@@ -62,7 +62,7 @@ def metrics_table(report: Report) -> str:
         tables.append(_baselines(report))
     if report.get("slots"):
         tables.append(_slots(report))
-    if "slices" in report and subjects == "users":  # slices are by histories, which queries don't have
+    if "slices" in report and subjects != "queries":  # slices are by histories, which queries don't have
         tables.append(_slices(report))
     return "\n".join(tables)
 

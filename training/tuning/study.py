@@ -27,6 +27,7 @@ from turret.data.progress import counted
 from turret.data.text import text_table
 from turret.tower.config import Settings
 from turret.tower.slots import with_slots
+from turret.training.baskets import examples_of
 from turret.training.config.experiment import (
     ExperimentConfig,
     differences,
@@ -100,7 +101,8 @@ class StudyRequest:
         if not space:
             raise TrainingError("--set fixes every setting that would be searched; name others with --space.")
         data = PreparedData.open(self.data or (begun.data if begun else DATA))
-        validated_items(data, experiment.training)  # raises for data that can't be validated
+        # This raises for data that can't be validated.
+        validated_items(examples_of(experiment, data), experiment.training)
         plan = Plan(
             experiment=experiment, space=space, data=data.folder.resolve(), fingerprint=data.fingerprint
         )
@@ -228,7 +230,7 @@ def tune(request: StudyRequest, count: int) -> None:
         request.plan()  # raises before a folder is made
     with open_storage(request.folder) as storage:
         study = StoredStudy(storage, request)
-        data = PreparedData.open(study.plan.data)
+        data = examples_of(study.plan.experiment, PreparedData.open(study.plan.data))
         pick_device(study.plan.experiment.training.device)
         if done := len(study.finished()):
             REPORT(f"Continuing {request.folder} after {done} trials.")
