@@ -32,6 +32,7 @@ from turret.training.checkpoint import Progress, load_parameters, load_progress
 from turret.training.config.experiment import ExperimentConfig, write_experiment
 from turret.training.distributed import current_world, process_count
 from turret.training.errors import TrainingError, naming_damage
+from turret.training.evaluation.complements import similar_in_basket
 from turret.training.evaluation.evaluation import TOWERS, EvaluatedPart, evaluate_rankers
 from turret.training.evaluation.ranking import CatalogScores, ScoresOf, tower_scores
 from turret.training.evaluation.repeats import with_repeats
@@ -210,6 +211,9 @@ class Run:
             self.experiment.evaluation,
         )
         report = {**evaluated, "baseline_limits": limits, "baselines_left_out": left_out}
+        if data.holds_baskets and self.experiment.objective.loss.servable:
+            k = min(self.experiment.evaluation.k)
+            report["similar_in_basket"] = similar_in_basket(self.open_model(data, part), k)
         report["verdict"] = [
             *refit_findings(self),
             *verdict(report, self.experiment, data, self.progress(), self.choice),

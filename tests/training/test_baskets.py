@@ -147,7 +147,7 @@ def test_lift_is_the_share_of_baskets_over_that_of_chance_from_a_support_on(tmp_
     for row, user in enumerate(users):
         for item in range(len(data.item_ids)):
             expected = 0.0
-            for other in set(data.history(user, "test").tolist()) - {item}:
+            for other in set(data.history(int(user), "test").tolist()) - {item}:
                 both = sum({item, other} <= basket for basket in sets)
                 alone = [sum(one in basket for basket in sets) for one in (item, other)]
                 # Every session has a row, of which those that are held out have no training item.

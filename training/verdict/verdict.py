@@ -87,6 +87,7 @@ def verdict(
         None if is_tried else unread_features(experiment, data),
         None if is_tried else unread_order(experiment, data),
         repeats(report, data),
+        complements(report),
     ]
     return [entry for entry in findings if entry is not None]
 
@@ -362,5 +363,20 @@ def _shipped(reads: Callable[[ExperimentConfig], bool], data: PreparedData) -> l
     return [
         name
         for name, experiment in loaded.items()
-        if (experiment.tower.user.context == "none") == data.has_queries and reads(experiment)
+        if (experiment.tower.user.context == "none") == data.has_queries
+        and (experiment.training.examples == "sessions") == data.holds_baskets
+        and reads(experiment)
     ]
+
+
+def complements(report: dict[str, Any]) -> Finding | None:
+    """A finding about baskets: how often what goes with an item is also what is similar to it."""
+    measured = report.get("similar_in_basket")
+    if measured is None:
+        return None
+    sentence = (
+        f"Of the {measured['k']} items most similar to an item, {measured['share']:.0%} are among the "
+        f"{measured['k']} that go with it in a basket (mean over {measured['items']:,} items): "
+        "substitutes and complements agree so far."
+    )
+    return finding("complements", sentence, **measured)
