@@ -60,6 +60,11 @@ class ItemTowerConfig(Settings):
     hidden: tuple[Width, ...] = ()
     dropout: Rate = 0.0
 
+    @property
+    def is_table(self) -> bool:
+        """Whether an item's vector is its row of the id table."""
+        return self.id and not self.features and not self.hidden
+
     @model_validator(mode="after")
     def _dropout_has_a_target(self) -> "ItemTowerConfig":
         if self.id_dropout and not (self.id and self.features):

@@ -143,7 +143,7 @@ def evaluate(
         str,
         typer.Option(
             metavar="NAME,...",
-            help="More baselines: recent_popularity, co_occurrence, item_knn, ease, als, or all.",
+            help="More baselines: recent_popularity, co_occurrence, item_knn, lift, ease, als, or all.",
         ),
     ] = "popularity",
     as_json: AsJson = False,

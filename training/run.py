@@ -37,6 +37,7 @@ from turret.training.evaluation.evaluation import TOWERS, EvaluatedPart, evaluat
 from turret.training.evaluation.ranking import CatalogScores, ScoresOf, tower_scores
 from turret.training.evaluation.repeats import with_repeats
 from turret.training.model_loss import build_objective
+from turret.training.pairs_start import begin_as_pairs
 from turret.training.randomness import seed_torch
 from turret.training.records import ENVIRONMENT, HISTORY, LOGGERS_FILE, TENSORBOARD, WANDB
 from turret.training.used_items import wants_repeats
@@ -369,4 +370,6 @@ def build_model(
     model = TwoTowers(experiment.tower, len(data.item_ids), *features, table_device, kinds, sets)
     if isinstance(user := experiment.tower.user, QueryConfig) and user.start == "alike":
         begin_alike(model, data.item_features)
+    if experiment.training.start == "pairs" and table_device is None:
+        begin_as_pairs(model, data)
     return model

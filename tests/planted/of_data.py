@@ -196,3 +196,13 @@ def a_column_of_prices_and_ranges_is_a_category_in_silence(original: Any, *given
 @planted("data.preparing.encoding:_separator", "data/test_features.py")
 def texts_with_commas_are_lists_if_parts_come_back(original: Any, texts: Any, stated: str) -> Any:
     return original(texts, stated or ",")
+
+
+@planted("data.events.sessions:hashed", "data/test_sessions.py")
+def events_without_a_session_share_one(original: Any, session: Any) -> Any:
+    return original(session.fill_null("none"))
+
+
+@planted("data.events.sessions:numbered", "data/test_sessions.py")
+def a_session_goes_on_after_the_pause_that_ends_it(original: Any, events: Any, gap: Any) -> Any:
+    return original(events, None)

@@ -289,3 +289,36 @@ def new_targets_are_ranked_with_used_ones(original: Any, data: Any, relevant: An
 @planted("training.batches.batches:_with_others", "training/test_batches.py")
 def a_set_of_a_single_item_predicts_it(original: Any, spans: Any, *given: Any) -> Any:
     return spans
+
+
+@planted("training.baskets:_items_of_baskets", "training/test_baskets.py")
+def a_basket_is_of_the_part_of_its_first_event(original: Any, data: Any) -> Any:
+    positions, baskets, parts = original(data)
+    owners = np.searchsorted(data.offsets, positions, side="right") - 1
+    np.minimum.at(parts, baskets, (positions[:, None] >= data.splits[owners]).sum(axis=1))
+    return positions, baskets, parts
+
+
+@planted("training.baskets:_items_of_baskets", "training/test_baskets.py")
+def a_basket_holds_what_was_only_viewed(original: Any, data: Any) -> Any:
+    return original(replace(data, kinds=None))
+
+
+@planted("training.baskets:_put_last", "training/test_baskets.py")
+def the_same_item_of_a_basket_is_always_held_out(original: Any, *others: Any) -> Any:
+    return None
+
+
+@planted("training.run:with_validation", "training/test_baskets.py")
+def a_refit_leaves_the_baskets_of_the_validation_part_out(original: Any, data: Any) -> Any:
+    return replace(original(data), train_ends=data.train_ends)
+
+
+@planted("data.prepared:PreparedData.bounds", "training/test_baskets.py")
+def training_reads_the_baskets_that_are_held_out(original: Any, data: Any, part: Any) -> Any:
+    return original(replace(data, train_ends=None), part)
+
+
+@planted("training.evaluation.complements:_best", "end_to_end/test_baskets.py")
+def an_item_goes_with_itself(original: Any, scores: Any, rows: Any, k: Any) -> Any:
+    return original(scores, (rows + 1) % scores.shape[1], k)

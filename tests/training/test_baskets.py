@@ -96,6 +96,11 @@ def test_one_item_of_each_later_basket_is_held_out_and_training_reads_none_of_it
     for part in ("validation", "test"):
         rests = (data.history_ends(part) - data.offsets[:-1])[counts[part] > 0]
         assert rests.min() >= 1
+        targets = np.flatnonzero(counts[part] > 0)
+        newest = [data.times[data.offsets[basket] : data.offsets[basket + 1]].max() for basket in targets]
+        is_newest = data.times[data.offsets[targets + 1] - 1] == newest
+        assert is_newest.any()
+        assert not is_newest.all()
     batches = TrainingBatches(data, 64, 50, 64, "leave_one_out")
     read = {int(owner) for batch in batches.epoch(stream(0, "order", 0)) for owner in batch.owners}
     assert read == set(np.flatnonzero(~held_out).tolist())

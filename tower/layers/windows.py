@@ -142,10 +142,15 @@ def window_sums(vectors: Tensor, histories: PackedHistories, scales: Tensor | No
 
 def window_means(vectors: Tensor, histories: PackedHistories) -> Tensor:
     """The mean of the vectors in each example's window: [B, D]."""
+    return window_sums(vectors, histories, 1.0 / window_counts(histories))
+
+
+def window_counts(histories: PackedHistories) -> Tensor:
+    """The number of items that each example reads: int64 [B]."""
     counts = histories.ends - histories.starts
     if histories.left_out is not None:
         counts = counts - (histories.left_out >= 0).long()
-    return window_sums(vectors, histories, 1.0 / counts)
+    return counts
 
 
 def weighted_means(vectors: Tensor, weights: Tensor, histories: PackedHistories) -> Tensor:

@@ -10,7 +10,7 @@ from turret.data.features.columns import Features
 from turret.tower.config import Rate, Width
 from turret.tower.kernels.elementwise import Dropout
 from turret.tower.layers.packed import PackedHistories, gather_rows, step_at
-from turret.tower.layers.windows import weighted_means, window_means
+from turret.tower.layers.windows import weighted_means, window_counts, window_means
 from turret.tower.towers.user import (
     Context,
     Inputs,
@@ -29,7 +29,8 @@ class PooledUserConfig(UserTowerSettings):
     at the end of training, as a share of the training period; zero when served. Without `ordered` a history
     is a set: the tower reads all other items of the user, later ones too. Without `leave_out` it also reads
     the item to predict, so that a user has one vector for all targets. `item_dropout` is the share of items
-    that training leaves out of each mean.
+    that training leaves out of each mean. `pooling` "root" divides the sum of n vectors by the root of n: of
+    unrelated items, it is as long for a long history as for a short one.
     """
 
     kind: Literal["pooled"] = "pooled"
@@ -37,6 +38,7 @@ class PooledUserConfig(UserTowerSettings):
     ordered: bool = True
     leave_out: bool = True
     item_dropout: Rate = 0.0
+    pooling: Literal["mean", "root"] = "mean"
     example_age: bool = False
     hidden: tuple[Width, ...] = (128,)
 
@@ -93,13 +95,16 @@ class PooledUserTower(UserTower):
             means = weighted_means(vectors, kept, histories)
         else:
             means = window_means(vectors, histories)
+        if self.config.pooling == "root":
+            means = means * window_counts(histories).sqrt().unsqueeze(1)
         last = gather_rows(vectors, histories.ends - 1)
         features = self.rows(histories.users) if self.rows else None
         return self._vectors(means, last, features, histories.ages)
 
     def served(self, history: Tensor, length: Tensor, features: Inputs, times: TimeInputs = ()) -> Tensor:
         """User vectors from the mean of the real steps; example age is zero."""
-        means = history.sum(dim=1) / length.unsqueeze(1)
+        counts = length.unsqueeze(1)
+        means = history.sum(dim=1) / (counts.sqrt() if self.config.pooling == "root" else counts)
         last, ages = step_at(history, length - 1), history.new_zeros(history.shape[0])
         return self._vectors(means, last, self.served_features(features), ages)
 

@@ -152,6 +152,15 @@ def _scores_of(
     return by_history(scores, data, until)
 
 
+def popular_counts(log: Interactions) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """The rows of the most popular `MOST_ITEMS` items, ascending, int64 [M], and X'X of them [M, M]."""
+    kept = np.sort(np.argsort(-log.item_users, kind="stable")[:MOST_ITEMS])
+    counts = np.empty((len(kept), len(kept)), dtype=np.float32)
+    for rows, block in pair_counts(log.used[:, kept]):
+        counts[rows] = block.toarray()
+    return kept, counts
+
+
 def ease_weights(counts: NDArray[np.float32], regularization: float) -> Tensor:
     """The weights B = I - P diag(1 / diag P), P = (X'X + regularization I)^-1, with zeros on the diagonal.
 
@@ -182,13 +191,10 @@ def fit_ease(data: PreparedData, until: HistoryEnd) -> ScoresOf:
     from the first, by a ridge regression too; the diagonal matters where used items are ranked.
     """
     log = Interactions.training(data)
-    kept = np.sort(np.argsort(-log.item_users, kind="stable")[:MOST_ITEMS])
+    kept, counts = popular_counts(log)
     regularization = max(1.0, float(log.item_users[kept].mean()))
     new_rows = np.full(len(data.item_ids), -1, dtype=np.int32)
     new_rows[kept] = np.arange(len(kept))
-    counts = np.empty((len(kept), len(kept)), dtype=np.float32)
-    for rows, block in pair_counts(log.used[:, kept]):
-        counts[rows] = block.toarray()
     weights = ease_weights(counts, regularization)
     self_weights = log.item_repeaters[kept] / (log.item_users[kept] + regularization)
     weights.diagonal().copy_(torch.from_numpy(self_weights))

@@ -179,6 +179,7 @@ class TrainingConfig(Settings):
     checkpoint_every: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)] = 0
     since: EventTime = None
     examples: Literal["histories", "sessions"] = "histories"
+    start: Literal["random", "pairs"] = "random"
     repeats: bool = True
     signal_weight: Share = 1.0
     half_life: Annotated[float, Field(ge=0.0, le=1e6)] = 0.0
@@ -216,6 +217,8 @@ class ExperimentConfig(Settings):
                 "training.batch_size = 1 leaves in-batch sampling without a candidate; "
                 "raise it, or set sampler.kind = 'uniform' (alone, or as a part of 'mixed')"
             )
+        if self.training.start == "pairs" and (reason := pairs_refusal(self)):
+            raise ValueError(f"training.start = 'pairs' {reason}")
         if self.training.examples == "sessions" and (reason := baskets_refusal(self)):
             raise ValueError(f"training.examples = 'sessions' {reason}")
         return self
@@ -247,6 +250,19 @@ def baskets_refusal(experiment: ExperimentConfig) -> str | None:
     if experiment.evaluation.exclude_seen is not True:
         return "has each item of a basket once; set evaluation.exclude_seen = true"
     return None
+
+
+def pairs_refusal(experiment: ExperimentConfig) -> str | None:
+    """The reason why item vectors can't begin as factors of pairs, with a remedy; None if they can."""
+    user, item, scoring = experiment.tower.user, experiment.tower.item, experiment.tower.scoring
+    is_sum = user.kind == "pooled" and not getattr(user, "hidden", ())
+    if experiment.training.examples == "sessions" and is_sum and scoring.kind == "dot" and item.is_table:
+        return None
+    return (
+        "begins with the products of item vectors, which have to be the scores of baskets; set "
+        "training.examples = 'sessions', tower.user.hidden = [], tower.scoring.kind = 'dot', and tower.item "
+        "without features and hidden layers, or training.start = 'random'"
+    )
 
 
 def named_settings(settings: Settings | dict[str, Any]) -> dict[str, Any]:
