@@ -40,11 +40,8 @@ from turret.training.loop.train import train
 from turret.training.run import Run
 
 METRICS = ("recall@10", "ndcg@10")
-NEIGHBOURS, SHRINKAGES, SUPPORTS = (
-    (1, 2, 3, 5, 10, 20, 50, 100),
-    (0.0, 5.0, 10.0, 20.0, 50.0),
-    (5, 10, 20, 50, 100, 200),
-)
+NEIGHBOURS, SHRINKAGES = (1, 2, 3, 5, 10, 20, 100), (0.0, 5.0, 10.0, 50.0)
+SUPPORTS = (5, 10, 20, 50, 100, 200)
 Fit = Callable[[PreparedData, Any], Any]
 Settings = dict[str, float]
 RULES: dict[str, tuple[Fit, list[Settings]]] = {

@@ -20,7 +20,7 @@ _OF_ONE_SIZE = re.findall(
     """
     Abs Add Cast Clip Concat Cos Div Equal Exp Gather GatherElements Gemm
     Greater GreaterOrEqual GRU Identity LayerNormalization Less Log MatMul Max Mul Not Relu
-    Shape Sigmoid Sin Softmax Sub Tanh Transpose Where
+    Shape Sigmoid Sin Softmax Sqrt Sub Tanh Transpose Where
     """,
 )
 # The table has every operator of every tower that training exports or ever exported, with the inputs that

@@ -23,6 +23,7 @@ VARIANTS: dict[str, dict[str, object]] = {
     "pooled with an age": {"kind": "pooled", "example_age": True, "kinds": True},
     "pooled, a set but one": {"kind": "pooled", "ordered": False, "last_item": False},
     "pooled, a whole set": {"kind": "pooled", "ordered": False, "last_item": False, "leave_out": False},
+    "pooled, over roots": {"kind": "pooled", "ordered": False, "last_item": False, "pooling": "root"},
     "attentive": {"kind": "attentive"},
     "gru": {"kind": "gru"},
     "transformer": {"kind": "transformer"},

@@ -91,6 +91,16 @@ def test_a_pooled_tower_leaves_items_out_of_means_while_training() -> None:
     torch.testing.assert_close(made.eval()(histories, given), expected(histories, given))
 
 
+def test_pooling_over_roots_divides_the_sum_by_the_root_of_the_number() -> None:
+    """The item that is left out does not count."""
+    made, given = tower(last_item=False, ordered=False, hidden=[], pooling="root"), vectors()
+    histories = replace(packed(), left_out=torch.tensor([-1, 1, 2, -1, 7]))
+    ours, seen = made(histories, given).detach().numpy(), given.double().numpy()
+    windows = [(0,), (0, 2), (1, 3, 4), (5,), (5, 6)]
+    expected = [seen[list(window)].sum(axis=0) / np.sqrt(len(window)) for window in windows]
+    np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-5)
+
+
 def test_an_attentive_tower_agrees_with_its_formula_in_numpy() -> None:
     """Weights by exp of a score within e^8 of one, normalised over the window."""
     made, given = tower(kind="attentive", attention=5, hidden=[7]), vectors()

@@ -13,8 +13,9 @@ from turret.training.baskets import baskets_of
 from turret.training.batches.batches import TrainingBatches
 from turret.training.config.experiment import load_experiment
 from turret.training.errors import TrainingError
+from turret.training.pairs_start import REGULARIZATION
 from turret.training.randomness import stream
-from turret.training.run import with_validation
+from turret.training.run import build_model, with_validation
 
 DAY, START = 86_400, 1_700_000_000
 BY_TIME = {
@@ -178,3 +179,28 @@ def test_data_without_baskets_is_refused(
     data = prepared(tmp_path, rows, **{**split, **settings})
     with pytest.raises(TrainingError, match=phrase):
         baskets_of(data)
+
+
+def test_item_vectors_begin_as_the_partial_correlations_of_items_in_baskets(tmp_path: Path) -> None:
+    """With as many columns as items, their products are those of a naive inverse, but for the diagonal."""
+    data = baskets_of(prepared(tmp_path, orders(), **BY_TIME))
+    starts, ends = data.bounds("train")
+    used = np.zeros((len(starts), len(data.item_ids)))
+    for basket, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        used[basket, data.event_items[start:end]] = 1.0
+    precision = np.linalg.inv(used.T @ used + REGULARIZATION * np.eye(used.shape[1]))
+    expected = -precision / np.sqrt(np.outer(np.diag(precision), np.diag(precision)))
+    np.fill_diagonal(expected, 1.0)
+    assert np.linalg.eigvalsh(expected).min() > 0
+    model = build_model(load_experiment("basket", ["tower.dimension=40"]), data)
+    assert model.item.table is not None
+    table = model.item.table.weight.detach().numpy()
+    np.testing.assert_allclose(table @ table.T, expected, atol=1e-4)
+    assert not table[:, 12:].any()
+    narrow = build_model(load_experiment("basket", ["tower.dimension=5"]), data)
+    assert narrow.item.table is not None
+    values, vectors = np.linalg.eigh(expected)
+    nearest = (vectors[:, -4:] * values[-4:]) @ vectors[:, -4:].T
+    factors = narrow.item.table.weight.detach().numpy()
+    np.testing.assert_allclose(factors @ factors.T, nearest, atol=1e-3)
+    assert not factors[:, -1].any()
