@@ -26,7 +26,7 @@ from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 from turret.training.baselines.pair_models import fit_co_occurrence, fit_ease, fit_item_knn, fit_lift
-from turret.training.baskets import examples_of
+from turret.training.batches.baskets import examples_of
 from turret.training.config.experiment import ExperimentConfig, load_experiment
 from turret.training.evaluation.complements import similar_in_basket
 from turret.training.evaluation.evaluation import (

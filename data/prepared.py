@@ -203,7 +203,7 @@ class PreparedData:
 
     @property
     def holds_baskets(self) -> bool:
-        """Whether the users are baskets: see `training.baskets`."""
+        """Whether the users are baskets: see `training.batches.baskets`."""
         return self.train_ends is not None
 
     def query_groups(self) -> NDArray[np.int64] | None:

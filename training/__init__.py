@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from turret.training.samplers.from_batch.in_batch import GivenNegatives as GivenNegatives
 
 __all__ = [
-    "baskets",
     "begin",
     "checkpoint",
     "cli",

@@ -9,7 +9,7 @@ from turret.data.prepared import PreparedData
 from turret.tower.errors import BundleError
 from turret.tower.format.listing import bundle_folder
 from turret.training.auto.choice import choose
-from turret.training.baskets import examples_of
+from turret.training.batches.baskets import examples_of
 from turret.training.config.experiment import ExperimentConfig, load_experiment, with_settings
 from turret.training.distributed import process_count
 from turret.training.errors import TrainingError

@@ -27,7 +27,7 @@ from turret.tower.towers.model import TwoTowers
 from turret.tower.towers.query import QueryConfig
 from turret.tower.towers.user import SETS
 from turret.training.baselines.registry import chosen_baselines
-from turret.training.baskets import examples_of
+from turret.training.batches.baskets import examples_of
 from turret.training.checkpoint import Progress, load_parameters, load_progress
 from turret.training.config.experiment import ExperimentConfig, write_experiment
 from turret.training.distributed import current_world, process_count

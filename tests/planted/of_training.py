@@ -291,7 +291,7 @@ def a_set_of_a_single_item_predicts_it(original: Any, spans: Any, *given: Any) -
     return spans
 
 
-@planted("training.baskets:_items_of_baskets", "training/test_baskets.py")
+@planted("training.batches.baskets:_items_of_baskets", "training/test_baskets.py")
 def a_basket_is_of_the_part_of_its_first_event(original: Any, data: Any) -> Any:
     positions, baskets, parts = original(data)
     owners = np.searchsorted(data.offsets, positions, side="right") - 1
@@ -299,12 +299,12 @@ def a_basket_is_of_the_part_of_its_first_event(original: Any, data: Any) -> Any:
     return positions, baskets, parts
 
 
-@planted("training.baskets:_items_of_baskets", "training/test_baskets.py")
+@planted("training.batches.baskets:_items_of_baskets", "training/test_baskets.py")
 def a_basket_holds_what_was_only_viewed(original: Any, data: Any) -> Any:
     return original(replace(data, kinds=None))
 
 
-@planted("training.baskets:_put_last", "training/test_baskets.py")
+@planted("training.batches.baskets:_put_last", "training/test_baskets.py")
 def the_same_item_of_a_basket_is_always_held_out(original: Any, *others: Any) -> Any:
     return None
 

@@ -9,7 +9,7 @@ import pytest
 from tests.training.conftest import prepared, trained
 from turret.data.prepared import PARTS, Part, PreparedData
 from turret.training.baselines.pair_models import fit_lift
-from turret.training.baskets import baskets_of
+from turret.training.batches.baskets import baskets_of
 from turret.training.batches.batches import TrainingBatches
 from turret.training.config.experiment import load_experiment
 from turret.training.errors import TrainingError

@@ -119,7 +119,7 @@ def fit_item_knn(
     """
     log = Interactions.training(data)
     norms = np.sqrt(np.maximum(log.item_users, 1)).astype(np.float32)
-    self_weights = log.item_repeaters / (log.item_users + shrinkage)
+    self_weights = log.item_repeaters / (np.maximum(log.item_users, 1) + shrinkage)
     neighbours = nearest(log, _neighbours(data, most), norms, shrinkage)
     return _scores_of(neighbours, self_weights, data, until)
 

@@ -1,3 +1,3 @@
 """Examples of prepared data as batches of tensors."""
 
-__all__ = ["batches", "event_times", "spans"]
+__all__ = ["baskets", "batches", "event_times", "spans"]

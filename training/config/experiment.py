@@ -217,10 +217,10 @@ class ExperimentConfig(Settings):
                 "training.batch_size = 1 leaves in-batch sampling without a candidate; "
                 "raise it, or set sampler.kind = 'uniform' (alone, or as a part of 'mixed')"
             )
-        if self.training.start == "pairs" and (reason := pairs_refusal(self)):
-            raise ValueError(f"training.start = 'pairs' {reason}")
         if self.training.examples == "sessions" and (reason := baskets_refusal(self)):
             raise ValueError(f"training.examples = 'sessions' {reason}")
+        if self.training.start == "pairs" and (reason := pairs_refusal(self)):
+            raise ValueError(f"training.start = 'pairs' {reason}")
         return self
 
 

@@ -27,7 +27,7 @@ from turret.data.progress import counted
 from turret.data.text import text_table
 from turret.tower.config import Settings
 from turret.tower.slots import with_slots
-from turret.training.baskets import examples_of
+from turret.training.batches.baskets import examples_of
 from turret.training.config.experiment import (
     ExperimentConfig,
     differences,
