@@ -6,7 +6,7 @@ from contextlib import closing
 from importlib import import_module
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, quote, unquote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 import polars as pl
 
@@ -68,23 +68,27 @@ def read_duckdb(database: Database, query: str) -> Iterator[pl.DataFrame]:
 
 
 def read_postgres(database: Database, query: str) -> Iterator[pl.DataFrame]:
-    """Yield the result of a query on a Postgres server, which libpq reads by a binary COPY.
-
-    libpq itself looks up a password that the address lacks: PGPASSWORD, PGPASSFILE, ~/.pgpass.
-    """
-    host, _, parameters = database.place.partition("?")
-    options = {"connect_timeout": str(_CONNECT_SECONDS), **dict(parse_qsl(parameters))}
-    # Characters of the password that no URL may hold are encoded.
-    secret = "" if database.password is None else f":{quote(database.password, safe='')}"
-    user = "" if database.user is None else f"{quote(database.user, safe='')}{secret}@"
-    uri = f"postgresql://{user}{host}?{urlencode(options, quote_via=quote)}"
-    driver = _driver("adbc_driver_postgresql.dbapi", database)
-    with closing(driver.connect(uri)) as connection, closing(connection.cursor()) as cursor:
+    """Yield the result of a query on a Postgres server, which sends it by a binary COPY."""
+    with closing(connect_postgres(database)) as connection, closing(connection.cursor()) as cursor:
         cursor.execute("set transaction read only")
         cursor.execute("set local timezone = 'UTC'")
         cursor.execute(query)
         _columns([column[0] for column in cursor.description or ()])
         yield from _arrow_batches(cursor.fetch_record_batch())
+
+
+def connect_postgres(database: Database) -> Any:
+    """Return a connection to a Postgres server.
+
+    libpq itself looks up a password that the address lacks: PGPASSWORD, PGPASSFILE, ~/.pgpass.
+    """
+    host = database.place.partition("?")[0]
+    parameters = {"connect_timeout": str(_CONNECT_SECONDS)} | database.parameters
+    # Characters of the password that no URL may hold are encoded.
+    secret = "" if database.password is None else f":{quote(database.password, safe='')}"
+    user = "" if database.user is None else f"{quote(database.user, safe='')}{secret}@"
+    uri = f"postgresql://{user}{host}?{urlencode(parameters, quote_via=quote)}"
+    return _driver("adbc_driver_postgresql.dbapi", database).connect(uri)
 
 
 def read_mysql(database: Database, query: str) -> Iterator[pl.DataFrame]:
@@ -110,9 +114,10 @@ def read_mysql(database: Database, query: str) -> Iterator[pl.DataFrame]:
         port=int(port or 0),
         connect_timeout=_CONNECT_SECONDS,
         cursorclass=import_module("pymysql.cursors").SSCursor,  # reads the rows as they arrive
-        init_command="set session transaction read only, time_zone = '+00:00'",
     )
     with closing(connected) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute("set time_zone = '+00:00'")
+        cursor.execute("set session transaction read only")
         cursor.execute(query)
         yield from _row_batches(cursor)
 
