@@ -9,6 +9,7 @@ from turret.data.errors import without_credentials
 from turret.data.preparing.options import given_settings, with_settings
 
 PREPARED = Path("var/prepared")
+QUERIES = ("sql", "items_sql", "users_sql", "since")
 
 app = typer.Typer(
     help="Fetch or generate event logs, and convert them to the arrays that training reads.",
@@ -104,7 +105,7 @@ def prepare(
             metavar="[SOURCE]",
             help="Events as CSV, JSON or Parquet, also compressed; a folder of their parts, or of events, "
             "items and users files; or a MovieLens folder or zip. Also by URL: s3://..., gs://..., "
-            "with --engine table://NAME of a catalog.",
+            "with --engine table://NAME of a catalog; with --sql a database.",
         ),
     ] = None,
     target: Annotated[
@@ -146,13 +147,13 @@ def prepare(
 
 
 @app.command()
-@with_settings("on_bad", "format", "columns", "items", "users", "filters.default_kind")
+@with_settings("on_bad", "format", "columns", "items", "users", *QUERIES, "filters.default_kind")
 def append(
     source: Annotated[
         str,
         typer.Argument(
             metavar="SOURCE",
-            help="New events, as `turret history dump` writes them, or as a log; also by URL.",
+            help="New events, as `turret history dump` writes them, or as a log; also by URL, or a database.",
         ),
     ],
     target: Annotated[
@@ -163,7 +164,8 @@ def append(
     """Add new events to prepared data, without reading the old log again.
 
     The result is that of preparing all events again with the settings of the first time. Events that the
-    data has already are left out. Columns are those of the first log, or have usual names.
+    data has already are left out. Columns are those of the first log, or have usual names. Of a database, the
+    query of the first time is run again unless --sql names another; :since is the newest event of the data.
 
     Example: `turret data append events.parquet --to var/prepared`
     """

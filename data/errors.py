@@ -36,15 +36,22 @@ def without_credentials(address: str) -> str:
     """
     if "," in address and len(_SCHEME.findall(address)) > 1:  # several addresses, as of a cluster
         return ",".join(map(without_credentials, address.split(",")))
+    scheme, _, place = address_parts(address)
+    return _PARAMETER.sub(r"\1***", scheme + place)
+
+
+def address_parts(address: str) -> tuple[str, str, str]:
+    """Return the scheme of an address with its slashes, its credentials (`user:password`), and the rest."""
     match = _SCHEME.match(address)
     scheme = match[0] if match else ""
     rest = address[len(scheme) :]
     authority = re.split("[/?#]", rest, maxsplit=1)[0]
+    place = rest
     if "@" in authority:
-        rest = authority.rpartition("@")[2] + rest[len(authority) :]
+        place = authority.rpartition("@")[2] + rest[len(authority) :]
     elif not _HOSTS.fullmatch(authority):
-        rest = rest.rpartition("@")[2]
-    return _PARAMETER.sub(r"\1***", scheme + rest)
+        place = rest.rpartition("@")[2]
+    return scheme, rest[: len(rest) - len(place)].removesuffix("@"), place
 
 
 def text_without_credentials(text: str) -> str:
@@ -152,3 +159,7 @@ class BadRowsError(DataError):
 
 class EmptyDataError(DataError):
     """A log without remaining events."""
+
+
+class EmptyResultError(EmptyDataError):
+    """A query on a database without rows."""

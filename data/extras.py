@@ -26,6 +26,7 @@ _MODULES = {
     "pandas": "pyarrow",
     "milvus": "pymilvus",
     "spark": "pyspark",
+    "sql": "adbc_driver_manager adbc_driver_postgresql duckdb pymysql",
     "s3": "s3fs",
     "wandb": "wandb",
 }

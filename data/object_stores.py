@@ -140,13 +140,18 @@ def local_copies(urls: Sequence[str], target: Path, has_tables: bool = False) ->
                 raise SourceError(f"there is no object at or below {url}; check the bucket and the path")
             copies[url] = folder / str(len(copies)) / objects.url.rpartition("/")[2]
             objects.download(sizes, copies[url])
-        try:
+        with naming(copies):
             yield copies
-        except TurretError as error:
-            error.args = tuple(
-                with_urls(part, copies) if isinstance(part, str) else part for part in error.args
-            )
-            raise
+
+
+@contextmanager
+def naming(copies: Mapping[Place, Path]) -> Iterator[None]:
+    """Let a `TurretError` of the block name the places of `copies` and not the copies."""
+    try:
+        yield
+    except TurretError as error:
+        error.args = tuple(with_urls(part, copies) if isinstance(part, str) else part for part in error.args)
+        raise
 
 
 def with_urls(sentence: str, copies: Mapping[Place, Path]) -> str:

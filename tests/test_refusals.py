@@ -7,8 +7,10 @@ file that holds it; without either, it follows as further words. Other names in 
 
 import re
 import shlex
+import sqlite3
 import tomllib
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,6 +62,15 @@ def prepared(events: Path) -> Path:
     """The events, prepared."""
     prepare(PrepareConfig(source=events), events.parent / "prepared")
     return events.parent / "prepared"
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A SQLite file with one empty table."""
+    path = tmp_path_factory.mktemp("database") / "shop.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("create table orders (user_id)")
+    return path
 
 
 @pytest.fixture

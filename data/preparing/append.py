@@ -14,6 +14,8 @@ import polars as pl
 from numpy.typing import DTypeLike, NDArray
 
 from turret.data.configuration import override
+from turret.data.databases.addresses import is_database
+from turret.data.databases.results import query_results, takes_since
 from turret.data.errors import ConfigurationError, DataError
 from turret.data.events.dropped_rows import NO_KIND, PrepareReport, describe_dropped
 from turret.data.events.event_arrays import PIECE, EventFiles, Events
@@ -104,11 +106,12 @@ def _append(
     with (
         suppress(_DeclinedError),
         new_prepared_folder(target, overwrite=True) as folder,
-        local_copies(config.urls, target) if config.urls else nullcontext(dict[Place, Path]()) as copies,
+        query_results(config, target) as (files, results),
+        local_copies(files.urls, target) if files.urls else nullcontext(dict[Place, Path]()) as copies,
         progress("Appending", 3) as advance,
     ):
         with tempfile.TemporaryDirectory(dir=folder) as work:  # removed with the folder
-            opened = open_source(config, Path(work), copies)
+            opened = open_source(files, Path(work), copies)
             opened = replace(opened, columns=_columns(old.manifest, overrides, config, opened))
             ingested = ingest_source(config, opened, Path(work), is_continued=True)
             advance(1)
@@ -116,7 +119,7 @@ def _append(
             histories = _histories_of_both(old, ingested, config, folder, Path(work))
             advance(1)
         report = complete(
-            folder, target, config, ingested, histories, copies, hash_all(ingested.source.files)
+            folder, target, config, ingested, histories, copies | results, hash_all(ingested.source.files)
         )
         manifest = _manifest(old.manifest, report.manifest)
         manifest.save(folder)
@@ -170,6 +173,10 @@ def _configuration(old: PreparedData, source: Place, overrides: Mapping[str, obj
     before = PrepareConfig.model_validate(settings)
     _refuse(old, before, overrides)
     moved = {**settings, "source": source, "columns": before.columns.model_dump()}
+    # The query of the first log reads a database again, from the newest event on.
+    moved["sql"] = before.sql if is_database(source) else None
+    queries = [overrides.get(name, moved.get(name)) for name in ("sql", "items_sql", "users_sql")]
+    moved["since"] = old.manifest.time.until if takes_since(queries) else None
     items = ("items", bool(old.fields or old.manifest.item_features))
     for (name, are_read), first in zip(
         (items, ("users", bool(old.manifest.user_features))), entity_files(before), strict=True
@@ -180,6 +187,8 @@ def _configuration(old: PreparedData, source: Place, overrides: Mapping[str, obj
                 f"name their file with --{name}"
             )
         moved[name] = overrides.get(name, first)
+        if name in overrides:
+            moved[f"{name}_sql"] = None
         if are_read and moved[name] is None:
             raise ConfigurationError(
                 f"the {name} of {old.folder} have features or fields; name their file with --{name}"
@@ -268,7 +277,8 @@ def _manifest(old: DataManifest, new: DataManifest) -> DataManifest:
     before = [record for record in old.removed if not record.filter.startswith("negatives")]
     for record in (*before, *new.removed):
         removed[record.filter] += record.events
-    settings = old.settings | {name: new.settings[name] for name in ("items", "users", "filters")}
+    changed = ("items", "users", "items_sql", "users_sql", "filters")
+    settings = old.settings | {name: new.settings[name] for name in changed}
     return new.model_copy(
         update={
             "columns": old.columns,

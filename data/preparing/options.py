@@ -12,7 +12,9 @@ from turret.data.configuration import section_models
 from turret.data.reading.schema import PrepareConfig
 
 _FEATURES = "Columns that towers read, and answers show (repeatable)"
+_DATABASES = "Databases: sqlite:///, duckdb:///, postgresql:// and mysql://, or a file"
 _PANELS = {
+    **dict.fromkeys(("sql", "items_sql", "users_sql", "since"), _DATABASES),
     "format": "Files",
     "columns": "Columns (looked for if not named)",
     "kinds": "Kinds of events",

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from turret.data.databases.results import query_results
 from turret.data.errors import (
     ColumnError,
     ConfigurationError,
@@ -79,7 +80,8 @@ def prepare(
     events. A CSV is scanned once more for lines that are no rows, and a log with kinds for these. At last
     the bytes of the source are hashed. The events are sorted on disk: memory holds pieces, the ids of
     users and items and some numbers of each, and, for a split by fractions of time, the times. Files in
-    object stores are copied to a hidden folder beside `target` first. With `engine`, the master of a
+    object stores, and the results of queries, are copied to a hidden folder beside `target` first. With
+    `engine`, the master of a
     Spark cluster or "local", Spark reads and sorts the log into the same output; its workers share the
     log and the parent folder of `target` with this process. The call waits while another command writes
     `target`.
@@ -91,9 +93,10 @@ def prepare(
     with (
         one_writer(target) if overwrite else nullcontext(),
         new_prepared_folder(target, overwrite) as folder,
+        query_results(config, target) as (files, results),
         (
-            local_copies(config.urls, target, has_tables=engine is not None)
-            if config.urls
+            local_copies(files.urls, target, has_tables=engine is not None)
+            if files.urls
             else nullcontext(dict[Place, Path]())
         ) as copies,
         progress("Preparing", 3) as advance,
@@ -106,7 +109,7 @@ def prepare(
             for url in copies:
                 if reader.write_table is not None and str(url).startswith(TABLE):
                     reader.write_table(str(url).removeprefix(TABLE), copies[url])
-            source = open_source(config, Path(work), copies, reader)
+            source = open_source(files, Path(work), copies, reader)
             ingested = ingest_source(config, source, Path(work), reader, read)
             if any("=" in entry for entry in config.format.nulls):
                 _refuse_unknown_nulls(config.format.nulls, source)
@@ -124,7 +127,7 @@ def prepare(
             sources = hash_all(ingested.source.files, reader.run)
             advance(1)
         config = config.model_copy(update={"kinds": ingested.log.kinds, "kinds_auto": False})
-        report = complete(folder, target, config, ingested, histories, copies, sources)
+        report = complete(folder, target, config, ingested, histories, copies | results, sources)
         report.manifest.save(folder)
         advance(1)
     return report

@@ -331,6 +331,16 @@ class PrepareConfig(_Settings):
     )
     items: Place | None = _option("A file with the items' features and fields.", "FILE")
     users: Place | None = _option("A file with the users' features.", "FILE")
+    sql: str | None = _option("Read the events by this query; SOURCE is a database.", "QUERY")
+    items_sql: str | None = _option(
+        "Read the items by this query, from the database of --items, or else of SOURCE.", "QUERY"
+    )
+    users_sql: str | None = _option(
+        "Read the users by this query, from the database of --users, or else of SOURCE.", "QUERY"
+    )
+    since: EventTime = _option(
+        "The value of :since in queries: a date or time (UTC), or a number as in the column.", "TIME"
+    )
     format: FormatSettings = FormatSettings()
     items_format: FileFormat | None = None
     users_format: FileFormat | None = None
@@ -396,6 +406,9 @@ class PrepareConfig(_Settings):
             settings = {**settings, "kinds": {}, "kinds_auto": True}
         if settings.get("queries") and not settings.get("split"):
             settings = {**settings, "split": {"kind": "queries"}}
+        for name in ("items", "users"):
+            if settings.get(f"{name}_sql") is not None and settings.get(name) is None:
+                settings = {**settings, name: settings.get("source")}
         return settings
 
     @property

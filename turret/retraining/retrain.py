@@ -3,17 +3,19 @@
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 
 import numpy as np
 
 from turret.activation.live import live_version
 from turret.activation.non_inferiority import check_metric
 from turret.client import ClientError
-from turret.data.configuration import parse_overrides
-from turret.data.errors import ConfigurationError, TurretError
+from turret.data.configuration import is_url, parse_overrides
+from turret.data.databases.results import takes_since
+from turret.data.errors import ConfigurationError, EmptyResultError, TurretError
 from turret.data.moments import milliseconds
 from turret.data.prepared import PreparedData
-from turret.data.preparing.append import Accept, append
+from turret.data.preparing.append import Accept, AppendReport, append
 from turret.data.progress import counted
 from turret.history.dumping import EmptyRangeError, TimeRange, dump_histories
 from turret.retraining.deployment import compare, deploy, end_canary, retire, waiting_canary
@@ -241,7 +243,7 @@ def add_stored(
     records: Sequence[Retraining],
     accept: Accept | None = None,
 ) -> str:
-    """Dump the events that the data may lack, and append them if `accept` takes the data with them.
+    """Read the events that the data may lack, and append them if `accept` takes the data with them.
 
     A repeated call changes nothing. Returns a sentence about events that the data can't take, empty for none.
 
@@ -262,22 +264,43 @@ def add_stored(
         until,
     )
     times = TimeRange(int(known - settings.late * _DAY), until)
-    target = state.dump(settings.work)
     try:
-        dumped_events = dump_histories(read_settings(store=settings.store), times, target)
-    except EmptyRangeError as empty:
+        appended = _append(settings, state, times, accept)
+    except (EmptyRangeError, EmptyResultError) as empty:
         report(str(empty).partition(", so nothing")[0])
         return ""
-    report(dumped_events.sentence(target).partition("; the next dump")[0])
-    options = {"on_bad": "drop=any", "items": settings.items, "users": settings.users}
-    appended = append(target, settings.data, options, accept)
     if open_data(settings).fingerprint == appended.prepared.manifest.fingerprint:
         for line in (*appended.prepared.warnings, appended.sentence()):
             report(line)
-    target.unlink()  # events are personal data
     if not appended.lost:
         return ""
-    return f"{counted(appended.lost, 'stored event')} can't be used: {appended.dropped}."
+    noun = "stored event" if settings.events is None else "row"
+    return f"{counted(appended.lost, noun)} can't be used: {appended.dropped}."
+
+
+def _append(
+    settings: RetrainSettings, state: Retraining, times: TimeRange, accept: Accept | None
+) -> AppendReport:
+    """Append the events of a range of times, of the database of the settings or else of the store.
+
+    Raises EmptyResultError and EmptyRangeError where there is none.
+    """
+    options: dict[str, object] = {
+        "on_bad": "drop=any",
+        "items": settings.items,
+        "users": settings.users,
+    }
+    if settings.events is not None:
+        place = settings.events if is_url(settings.events) else Path(settings.events)
+        query = settings.sql or open_data(settings).manifest.settings.get("sql")
+        since = settings.since or (show_time(times.first) if takes_since([query]) else None)
+        return append(place, settings.data, {**options, "sql": settings.sql, "since": since}, accept)
+    target = state.dump(settings.work)
+    dumped_events = dump_histories(read_settings(store=settings.store), times, target)
+    report(dumped_events.sentence(target).partition("; the next dump")[0])
+    appended = append(target, settings.data, options, accept)
+    target.unlink()  # events are personal data
+    return appended
 
 
 def count_new(

@@ -26,6 +26,26 @@ class RetrainSettings:
     store: Annotated[
         str | None, Option(help="The store of the service (TURRET_STORE, or sqlite:///var/history.sqlite).")
     ] = None
+    events: Annotated[
+        str | None,
+        Option(
+            "--events",
+            metavar="DATABASE",
+            help="Read the new events from a database and not from the store, as turret data append does.",
+        ),
+    ] = None
+    sql: Annotated[
+        str | None,
+        Option("--sql", metavar="QUERY", help="The query of --events (that of the first preparation)."),
+    ] = None
+    since: Annotated[
+        str | None,
+        Option(
+            "--since",
+            metavar="TIME",
+            help="The value of :since in the query (the newest event of the data, less --late days).",
+        ),
+    ] = None
     url: Annotated[
         str | None,
         Option(help="A running service to activate in, by its admin port, such as http://HOST:8001."),
@@ -90,7 +110,11 @@ class RetrainSettings:
     ] = 5
 
     def check(self) -> None:
-        """Raise ConfigurationError for an impossible canary."""
+        """Raise ConfigurationError for an impossible canary, and for a query without its database."""
+        if self.events is None and (self.sql is not None or self.since is not None):
+            raise ConfigurationError(
+                "--sql and --since are of a database; name it with --events, such as postgresql://HOST/NAME"
+            )
         if self.canary == 0.0:
             raise ConfigurationError("--canary 0: a canary needs users; give a share above 0")
         if self.canary is not None and self.url is None:
