@@ -111,11 +111,13 @@ def score(
 
     Example: `turret score var/bundles --data var/prepared -k 20 --to var/scores.parquet`
     """
+    from dataclasses import replace
+
     from turret.data.errors import ConfigurationError
     from turret.scoring.by_item import score_items
     from turret.scoring.candidates import score_candidates
     from turret.scoring.conditions import parsed
-    from turret.scoring.run import Users
+    from turret.scoring.run import Run, Users
     from turret.scoring.run import score as score_users
     from turret.tower.bundle.golden import load
     from turret.tower.format.listing import bundle_folder
@@ -135,9 +137,9 @@ def score(
     }
     folder = bundle_folder(bundle).resolve()
     opened = load(folder.parent, folder.name)
-    source = Users(data, store, users)
+    run = Run(opened, Users(data, store, users), target, conditions, by_index)
     if candidates is not None and by == "user" and items is None and not by_index:
-        print(score_candidates(opened, source, target, conditions, candidates).sentence(target))
+        print(score_candidates(run, candidates).sentence(target))
         return
     if candidates is not None:
         raise ConfigurationError("--candidates goes without --by, --items and --by-index; leave them out")
@@ -146,11 +148,11 @@ def score(
         if others or among != "all" or by_index:
             name = (others or ["among" if among != "all" else "by_index"])[0].replace("_", "-")
             raise ConfigurationError(f"--{name} doesn't go with --by item; leave it out")
-        print(score_items(opened, source, target, k, items))
+        print(score_items(replace(run, conditions={}), k, items))
         return
     if items is not None:
         raise ConfigurationError("--items goes with --by item; add it, or leave --items out")
-    print(score_users(opened, source, target, conditions).sentence(target))
+    print(score_users(run).sentence(target))
 
 
 @app.command()
