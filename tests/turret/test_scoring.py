@@ -17,7 +17,9 @@ from fastapi.testclient import TestClient
 
 import turret
 from tests.support.command_line import environment
+from tests.support.places import ROOT, python_blocks
 from tests.support.service_app import ADMIN, post_events, serving
+from tests.support.tools import require
 from tests.training.conftest import trained
 from turret.data.configuration import load_configuration
 from turret.data.errors import TurretError
@@ -37,6 +39,7 @@ from turret.training.export.export import export
 
 Row = dict[str, Any]
 OF: tuple[Literal["items", "users"], ...] = ("items", "users")
+HELD_OUT: tuple[Literal["validation", "test"], ...] = ("validation", "test")
 AT = "2026-01-05T12:00:00Z"
 KINDS = ["purchase", "cart=signal", "view=signal", "return=negative:consume"]
 KIND_NAMES = [kind.partition("=")[0] for kind in KINDS if "=negative" not in kind]
@@ -514,3 +517,23 @@ def test_candidates_tell_whether_the_user_then_took_the_item(
     assert known["user.country"].equals(known["country"].alias("user.country"))
     with pytest.raises(TurretError, match="are in prepared data; add --data DIR"):
         score_candidates(Run(bundle, Users(store=shop.store), target, {}), part)
+
+
+def test_the_ranker_of_the_page_is_trained_on_the_candidates(
+    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each user has 20 of the 40 candidates, in another order than that of the towers."""
+    require("lightgbm")
+    monkeypatch.chdir(tmp_path)
+    bundle, target = turret.load(shop.bundles).bundle, Path("var")
+    target.mkdir()
+    for part in HELD_OUT:
+        run = Run(bundle, Users(data=shop.data.folder), target / f"{part}.parquet", {"k": 40})
+        score_candidates(run, part)
+    (block,) = python_blocks(ROOT / "docs" / "ranking.md")
+    names: dict[str, Any] = {}
+    exec(block, names)
+    best = names["best"]
+    assert set(best.group_by("user_id").len()["len"]) == {20}
+    assert best["user_id"].n_unique() == pl.read_parquet("var/test.parquet")["user_id"].n_unique()
+    assert best["rank"].to_list() != [*range(1, 21)] * best["user_id"].n_unique()

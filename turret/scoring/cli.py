@@ -150,7 +150,7 @@ def _opened(bundle: Path) -> "Bundle":
 
 
 def _scored(run: "Run", by: str, items: Path | None, candidates: Literal["validation", "test"] | None) -> str:
-    """Make the table of a run; return a sentence. Raises ConfigurationError for options that exclude others."""
+    """Make the table of a run; return a sentence. Raises ConfigurationError for contradictory options."""
     from turret.data.errors import ConfigurationError
     from turret.scoring.by_item import score_items
     from turret.scoring.candidates import score_candidates
