@@ -53,7 +53,7 @@ test-process: $(STAMP)
 
 nightly: $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt \
-		--editable '.[baselines,milvus,mlflow,pandas,spark,sql]'
+		--editable '.[baselines,milvus,mlflow,pandas,spark,sql]' lightgbm
 	$(BIN)/python -m benchmarks.engine_servers
 	$(BIN)/python -m tests.nightly
 

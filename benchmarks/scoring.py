@@ -7,7 +7,9 @@ The bare product is FAISS's, in blocks of 4,096 of the same user vectors, with t
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +18,10 @@ import numpy as np
 from benchmarks.harness import Options, run
 from benchmarks.processes import turret, turret_cost
 from turret.data.prepared import PreparedData
-from turret.scoring.run import PART, Users, score, users_of
-from turret.scoring.scorer import Scorer
-from turret.service.overlay.fresh import empty_overlay
+from turret.scoring.run import PART, Run, Users, opened_source, score
+from turret.scoring.scorer import QueryBlock, Scorer
+from turret.scoring.users import UserSource
 from turret.service.ranking.batches import recommend
-from turret.service.ranking.resolving import encode, resolve
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.golden import load
 from turret.tower.index.faiss_calls import faiss
@@ -41,9 +42,9 @@ def _shop(items: int, users: int) -> dict[str, Any]:
     if not (folder / "bundles" / "current").exists():
         _make(folder, items, users)
     bundle, data = load(folder / "bundles", "exact"), PreparedData.open(folder / "prepared")
-    vectors = _user_vectors(bundle, folder / "prepared", users)
-    sides: dict[str, Callable[[], None]] = {
-        "score": lambda: _score(bundle, folder),
+    vectors = _user_vectors(bundle, folder)
+    sides: dict[str, Callable[[], object]] = {
+        "score": lambda: score(_run(bundle, folder)),
         "bare": lambda: _bare(vectors, bundle),
     }
     seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in sides}
@@ -89,24 +90,22 @@ def _make(folder: Path, items: int, users: int) -> None:
     turret("index", folder / "bundles" / "exact", "--kind", "auto", "--version", "auto")
 
 
-def _blocks(bundle: Bundle, data: Path, size: int) -> Any:
-    opened = PreparedData.open(data)
-    return users_of(Users(data=data), opened, bundle, {"k": K}, 1_800_000_000_000).blocks(size)
+@contextmanager
+def _opened(bundle: Bundle, folder: Path, by_index: bool = False) -> Iterator[tuple[Scorer, UserSource]]:
+    run = _run(bundle, folder, by_index=by_index)
+    with opened_source(run) as opened:
+        scorer = opened.scorer()
+        yield scorer, opened.users(scorer, 1_800_000_000_000, folder)
 
 
-def _user_vectors(bundle: Bundle, data: Path, users: int) -> Any:
-    scorer, vectors = Scorer(bundle, empty_overlay(bundle)), []
-    for block in _blocks(bundle, data, PART):
-        queries = block().queries
-        for query in queries:
-            resolve(query, scorer.view)
-        encode(queries, scorer.model, scorer.view)
-        vectors += [query.vector for query in queries if query.vector is not None]
-    return np.ascontiguousarray(vectors[:users], dtype=np.float32)
+def _user_vectors(bundle: Bundle, folder: Path) -> Any:
+    with _opened(bundle, folder) as (scorer, users):
+        vectors = [scorer.encode(load()).vectors for load in users.blocks(PART)]
+    return np.concatenate(vectors)
 
 
-def _score(bundle: Bundle, folder: Path) -> None:
-    score(bundle, Users(data=folder / "prepared"), folder / "scores.parquet", {"k": K})
+def _run(bundle: Bundle, folder: Path, name: str = "scores", by_index: bool = False) -> Run:
+    return Run(bundle, Users(data=folder / "prepared"), folder / f"{name}.parquet", {"k": K}, by_index)
 
 
 def _bare(vectors: Any, bundle: Bundle) -> None:
@@ -121,22 +120,19 @@ def _bare(vectors: Any, bundle: Bundle) -> None:
 
 def _requests(bundle: Bundle, folder: Path) -> float:
     """Users a second of batches of 100 as the service ranks them, in one thread, without HTTP and JSON."""
-    scorer, done = Scorer(bundle, empty_overlay(bundle), by_index=True), 0
-    begun = time.monotonic()
-    for number, block in enumerate(_blocks(bundle, folder / "prepared", _REQUEST)):
-        queries = block().queries
-        recommend(scorer.model, scorer.view.fresh, queries)
-        done += len(queries)
-        if number == 50:
-            break
-    return done / (time.monotonic() - begun)
+    with _opened(bundle, folder, by_index=True) as (scorer, users):
+        done, begun = 0, time.monotonic()
+        for load in islice(users.blocks(_REQUEST), 50):
+            block = load()
+            assert isinstance(block, QueryBlock)
+            done += len(recommend(scorer.model, scorer.view.fresh, block.queries))
+        return done / (time.monotonic() - begun)
 
 
 def _by_index(folder: Path) -> float:
     """Users a second by the index that `turret index --kind auto` chooses."""
-    bundle, begun = load(folder / "bundles", "auto"), time.monotonic()
-    report = score(bundle, Users(data=folder / "prepared"), folder / "index.parquet", {"k": K}, by_index=True)
-    return report.users / (time.monotonic() - begun)
+    report = score(_run(load(folder / "bundles", "auto"), folder, "index", by_index=True))
+    return report.users / report.seconds
 
 
 def _peak(folder: Path, name: str, *words: str) -> int:

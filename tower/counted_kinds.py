@@ -1,7 +1,7 @@
 """The events of a history that a bundle reads, and the events whose items it leaves out."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,16 +73,39 @@ class CountedKinds:
 
         Times are in milliseconds; events without times count as events at `asked_ms`.
         """
-        kind_codes = map(self._code, kinds) if kinds else [self._codes[None]] * len(items)
-        codes = np.fromiter(kind_codes, np.int64, len(items))
+        codes = self.codes(kinds) if kinds else np.full(len(items), self._codes[None])
+        numbers = np.zeros(len(items), dtype=np.int64)
+        if self._merging.policy != "keep":
+            known: dict[str, int] = {}  # an id may be a number or its text
+            numbers = np.array([known.setdefault(str(item), len(known)) for item in items], dtype=np.int64)
+        when = None if times is None else np.array(times, dtype=np.int64)
+        return self.count_of_each(np.zeros_like(numbers), numbers, codes, when, asked_ms)
+
+    def codes(self, kinds: Sequence[str | None]) -> NDArray[np.int64]:
+        """The codes [T] of kinds for `count_of_each`; None for an event without a kind."""
+        return np.fromiter(map(self._code, kinds), np.int64, len(kinds))
+
+    def count_of_each(
+        self,
+        users: NDArray[np.int64],
+        items: NDArray[np.integer[Any]],
+        codes: NDArray[np.int64],
+        times: NDArray[np.int64] | None,
+        asked_ms: NDArray[np.int64] | float,
+    ) -> Counted:
+        """`count` for the events [T] of several users, sorted by user and, within a user, in order.
+
+        `items` are numbers of the items, equal for equal items, `codes` those of `codes`, and `asked_ms` the
+        time of the answer, of each event or of all.
+        """
         spans, are_read = self._spans[codes], self._are_read[codes]
         are_left_out = spans > 0
         if times is not None and np.isfinite(self._spans[self._spans > 0]).any():
-            are_left_out &= asked_ms - np.array(times, dtype=np.float64) < spans
+            are_left_out &= asked_ms - times.astype(np.float64) < spans
         codes = self._read[codes]
         if self._merging.policy != "keep" and len(items) > 1:
             is_merged = np.zeros(len(items), dtype=np.bool_)
-            is_merged[are_read] = ~self._kept(items, codes, times, are_read)
+            is_merged[are_read] = ~self._kept(users, items, codes, times, are_read)
             are_read = are_read & ~is_merged
             if self._merges_left_out:
                 are_left_out &= ~is_merged
@@ -93,13 +116,16 @@ class CountedKinds:
         return self._merging.settled(times)
 
     def _kept(
-        self, items: Sequence[Id], codes: NDArray[np.int64], times: Sequence[int] | None, are_read: Mask
+        self,
+        users: NDArray[np.int64],
+        items: NDArray[np.integer[Any]],
+        codes: NDArray[np.int64],
+        times: NDArray[np.int64] | None,
+        are_read: Mask,
     ) -> Mask:
-        numbers: dict[str, int] = {}  # an id may be a number or its text
-        rows = np.array([numbers.setdefault(str(item), len(numbers)) for item in items])[are_read]
-        when, kinds = None if times is None else np.array(times)[are_read], codes[are_read]
+        when, kinds = None if times is None else times[are_read], codes[are_read]
         weights = None if self._weights is None else self._weights[kinds]
-        return self._merging.kept(np.zeros_like(rows), rows, when, kinds, weights)
+        return self._merging.kept(users[are_read], items[are_read], when, kinds, weights)
 
     def _code(self, kind: str | None) -> int:
         return self._codes.get(kind or None, len(self._spans) - 1)

@@ -188,8 +188,8 @@ class Model:
             by_index: search the bundle's index, with its recall, instead of all items.
             at: the time of the lists; now by default.
             k: the number of items a user.
-            conditions: other fields of `POST /v1/recommend`: `filter`, `rules`, `exclude`, `exclude_seen`,
-                `min_score`, `diversity`, `cap`, `among`, `features`.
+            conditions: other fields of `POST /v1/recommend`: `filter`, `rules`, `boost`, `pin`, `exclude`,
+                `exclude_seen`, `min_score`, `diversity`, `cap`, `among`, `features`.
 
         Raises:
             ConfigurationError: no request of this version can have these conditions, or no users are named.

@@ -38,3 +38,11 @@ def users_who_had_an_item_are_listed_for_it(
     original: Any, self: Any, users: Any, vectors: Any, had: Any
 ) -> None:
     original(self, users, vectors, had[:0])
+
+
+@planted("scoring.shared_search:SharedSearch.answers", "turret/test_scoring.py")
+def items_of_the_history_are_in_lists_of_one_product(
+    original: Any, self: Any, count: int, encoded: Any
+) -> Any:
+    nothing = encoded.out._replace(owners=encoded.out.owners[:0], rows=encoded.out.rows[:0])
+    return original(self, count, encoded._replace(out=nothing))

@@ -149,7 +149,7 @@ def an_unknown_kind_is_weighed_as_the_first(original: Any, self: Any, vectors: A
 
 @planted("tower.counted_kinds:CountedKinds._kept", "data/test_histories.py")
 def the_service_reads_the_steps_of_a_visit_as_several_events(
-    original: Any, self: Any, items: Any, codes: Any, times: Any, are_read: Any
+    original: Any, self: Any, users: Any, items: Any, codes: Any, times: Any, are_read: Any
 ) -> Any:
     return np.ones(int(are_read.sum()), dtype=bool)
 

@@ -70,6 +70,7 @@ _TOOLS: dict[str, tuple[Callable[[], bool], str]] = {
     "implicit": (lambda: _module("implicit"), "pip install 'turret[baselines]'"),
     "mlflow": (lambda: _module("mlflow") and _module("sqlalchemy"), "pip install 'turret[mlflow]'"),
     "grouplens": (lambda: _answers("https://files.grouplens.org"), "a network with files.grouplens.org"),
+    "lightgbm": (lambda: _module("lightgbm"), "pip install lightgbm"),
     "pandas": (lambda: _module("pandas") and _module("pyarrow"), "pip install 'turret[pandas]'"),
 }
 

@@ -292,6 +292,36 @@ def test_a_product_of_many_queries_has_the_answers_of_the_exact_index_bit_for_bi
             assert products.tobytes() == scores.tobytes()
 
 
+@given(
+    seed=st.integers(0, 10_000),
+    count=st.sampled_from([0, 1, 5, 40, 300]),
+    k=st.sampled_from([1, 3, 25, 400]),
+    distinct=st.sampled_from([2, 10, 1_000]),
+    most=st.sampled_from([0, 4, 60]),
+)
+def test_a_product_without_some_rows_has_the_answers_of_the_exact_index_without_them(
+    seed: int, count: int, k: int, distinct: int, most: int
+) -> None:
+    """Rows repeat, tie, and are left out from the best on, or all; answers that are too short end in -1."""
+    random = np.random.default_rng(seed)
+    vectors = random.standard_normal((distinct, 9)).astype(np.float32)[random.integers(distinct, size=count)]
+    queries = random.standard_normal((30, 9)).astype(np.float32)
+    exact = ExactIndex(vectors)
+    left_out = [exact.nearest(query, 300)[0][: random.integers(most + 1)] for query in queries]
+    left_out[3] = np.append(left_out[3], left_out[3][:1])
+    left_out[4] = np.arange(count)
+    owners = np.repeat(np.arange(30), list(map(len, left_out)))
+    rows, products = BlockedIndex(vectors).nearest_without(queries, k, owners, np.concatenate(left_out))
+    assert rows.shape == products.shape == (30, k)
+    for query, out, best, scores in zip(queries, left_out, rows, products, strict=True):
+        all_rows, all_scores = exact.nearest(query, count)
+        keep = ~np.isin(all_rows, out)
+        expected = all_rows[keep][:k]
+        assert best.tolist() == [*expected.tolist(), *[-1] * (k - len(expected))]
+        assert scores[: len(expected)].tobytes() == all_scores[keep][:k].tobytes()
+        assert np.isneginf(scores[len(expected) :]).all()
+
+
 def test_the_plan_over_products_is_that_of_the_exact_index() -> None:
     """Queries that leave out different numbers of rows share a call, and get their own k."""
     random = np.random.default_rng(4)

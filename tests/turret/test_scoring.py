@@ -17,7 +17,9 @@ from fastapi.testclient import TestClient
 
 import turret
 from tests.support.command_line import environment
+from tests.support.places import ROOT, python_blocks
 from tests.support.service_app import ADMIN, post_events, serving
+from tests.support.tools import require
 from tests.training.conftest import trained
 from turret.data.configuration import load_configuration
 from turret.data.errors import TurretError
@@ -29,13 +31,15 @@ from turret.model import Model
 from turret.scoring import parts
 from turret.scoring.by_item import score_items
 from turret.scoring.candidates import score_candidates
-from turret.scoring.run import Users, score
+from turret.scoring.run import Run, Users, score
+from turret.scoring.shared_search import Answers, Encoded, SharedSearch
 from turret.scoring.vectors import write_vectors
 from turret.training.config.experiment import load_experiment
 from turret.training.export.export import export
 
 Row = dict[str, Any]
 OF: tuple[Literal["items", "users"], ...] = ("items", "users")
+HELD_OUT: tuple[Literal["validation", "test"], ...] = ("validation", "test")
 AT = "2026-01-05T12:00:00Z"
 KINDS = ["purchase", "cart=signal", "view=signal", "return=negative:consume"]
 KIND_NAMES = [kind.partition("=")[0] for kind in KINDS if "=negative" not in kind]
@@ -53,6 +57,9 @@ CONDITIONS: dict[str, Row] = {
     "plain": {},
     "a filter": {"filter": {"brand": {"any_of": ["Elm", "Fir"]}}},
     "a rule": {"rules": ["in_stock"]},
+    "a rule for some users": {"rules": ["tried"]},
+    "a boost": {"boost": [{"filter": {"brand": {"any_of": ["Elm"]}}, "by": 1.5}]},
+    "a pin": {"pin": [{"item": "i0007", "position": 2}]},
     "a cap": {"cap": {"brand": 1}},
     "diversity": {"diversity": 0.4},
     "kinds left out": {"exclude_seen": ["view", "purchase"]},
@@ -127,8 +134,9 @@ def served(shop: Shop) -> Iterator[TestClient]:
         for events in shop.events():
             post_events(client, *events)
         assert client.delete("/v1/items/i0005").status_code == 200
-        rules = {"rules": {"in_stock": {"filter": {"on_sale": {"equals": False}}, "cap": {"brand": 3}}}}
-        answer = client.put("/v1/rules", json=rules, headers=ADMIN)
+        in_stock: Row = {"filter": {"on_sale": {"equals": False}}}
+        rules = {"in_stock": {**in_stock, "cap": {"brand": 3}}, "tried": {**in_stock, "share": 0.5}}
+        answer = client.put("/v1/rules", json={"rules": rules}, headers=ADMIN)
         assert answer.status_code == 200, answer.text
         yield client
 
@@ -170,11 +178,13 @@ def test_a_thousand_users_of_the_store_get_the_answers_of_the_service(
     """The raw events were sent as they came; the file and HTTP have the same items and scores."""
     conditions = {"k": 7, "at": AT, **CONDITIONS[name]}
     report = score(
-        turret.load(shop.bundles).bundle,
-        Users(store=shop.store),
-        tmp_path / "s.parquet",
-        conditions,
-        part=300,
+        Run(
+            turret.load(shop.bundles).bundle,
+            Users(store=shop.store),
+            tmp_path / "s.parquet",
+            conditions,
+            part=300,
+        )
     )
     scored = pl.read_parquet(tmp_path / "s.parquet")
     users = sorted({row["user_id"] for events in shop.events() for row in events})
@@ -183,7 +193,7 @@ def test_a_thousand_users_of_the_store_get_the_answers_of_the_service(
     assert "i0005" not in scored["item_id"]
 
 
-@pytest.mark.parametrize("name", ["plain", "diversity", "used items", "a rule"])
+@pytest.mark.parametrize("name", ["plain", "used items", "a rule", "a rule for some users"])
 def test_the_users_of_prepared_data_get_the_answers_of_a_service_with_their_histories(
     shop: Shop, served: TestClient, tmp_path: Path, name: str
 ) -> None:
@@ -200,6 +210,36 @@ def test_the_users_of_prepared_data_get_the_answers_of_a_service_with_their_hist
     ]
     with serving(shop.bundles, store=store) as client:
         check_equal(scored, over_http(client, requests))
+
+
+@pytest.mark.parametrize("tower", ["youtubednn", "transformer_short"])
+def test_users_with_the_same_conditions_are_ranked_together_as_alone(
+    shop: Shop, tmp_path: Path, tower: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a repeat term one product ranks a block of users, of prepared data and of a store."""
+    experiment = load_experiment(tower, [*QUICK, "training.repeats=false"])
+    export(trained(tmp_path / "run", shop.data, experiment)[0], shop.data, tmp_path / "bundles", "v1")
+    model, store = turret.load(tmp_path / "bundles"), f"sqlite:///{tmp_path}/history.sqlite"
+    turret.load_histories(shop.data, store)
+    ids = [str(user) for user in shop.data.users.ids(range(len(shop.data.users)))]
+    users = [user for user in ids if not user.startswith("session:")]
+    listed, answers, blocks = tmp_path / "users.csv", SharedSearch.answers, list[int]()
+    listed.write_text("\n".join(["user_id", "nobody", *reversed(users)]))
+
+    def counted(self: SharedSearch, count: int, encoded: Encoded) -> Answers:
+        blocks.append(count)
+        return answers(self, count, encoded)
+
+    monkeypatch.setattr(SharedSearch, "answers", counted)
+    with serving(tmp_path / "bundles", store=store) as client:
+        assert client.delete("/v1/items/i0005").status_code == 200
+        for name in ("plain", "a filter", "kinds left out", "items left out"):
+            conditions = {"k": 30, "at": AT, **CONDITIONS[name]}
+            expected = over_http(client, [{"user_id": user, **conditions} for user in ["nobody", *users]])
+            check_equal(model.score(store=store, users=listed, **conditions), expected)
+            without = {**conditions, "exclude": ["i0005", *conditions.get("exclude", [])]}
+            check_equal(model.score(data=shop.data.folder, users=listed, **without), expected)
+    assert blocks == [len(users) + 1] * 8
 
 
 def test_a_row_of_a_file_is_a_request(shop: Shop, served: TestClient, tmp_path: Path) -> None:
@@ -249,7 +289,7 @@ def test_a_killed_run_goes_on_after_its_complete_parts(
         Users(data=shop.data.folder),
         {"k": 3, "at": AT},
     )
-    whole = score(bundle, users, tmp_path / "whole.parquet", conditions, part=100)
+    whole = score(Run(bundle, users, tmp_path / "whole.parquet", conditions, part=100))
     write, target = parts.Parts.write, tmp_path / "s.parquet"
 
     def dying(self: parts.Parts, number: int, table: pl.DataFrame) -> None:
@@ -259,14 +299,14 @@ def test_a_killed_run_goes_on_after_its_complete_parts(
 
     monkeypatch.setattr(parts.Parts, "write", dying)
     with pytest.raises(KeyboardInterrupt):
-        score(bundle, users, target, conditions, part=100)
+        score(Run(bundle, users, target, conditions, part=100))
     assert not target.exists()
     monkeypatch.setattr(parts.Parts, "write", write)
     with pytest.raises(
         TurretError, match=r"parts of a run with k = 3, and this one has 4; repeat the settings"
     ):
-        score(bundle, users, target, {**conditions, "k": 4}, part=100)
-    report = score(bundle, users, target, conditions, part=100)
+        score(Run(bundle, users, target, {**conditions, "k": 4}, part=100))
+    report = score(Run(bundle, users, target, conditions, part=100))
     assert 0 < report.users <= whole.users - 200
     assert pl.read_parquet(target).equals(pl.read_parquet(tmp_path / "whole.parquet"))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["s.parquet", "whole.parquet"]
@@ -295,7 +335,7 @@ def test_conditions_that_no_request_can_have_are_refused_before_any_user(
     """In the words of the service, and nothing is left beside the file."""
     bundle = turret.load(shop.bundles).bundle
     with pytest.raises(TurretError, match=words.replace("(", r"\(")):
-        score(bundle, Users(data=shop.data.folder), tmp_path / "s.parquet", conditions)
+        score(Run(bundle, Users(data=shop.data.folder), tmp_path / "s.parquet", conditions))
     assert not [*tmp_path.iterdir()]
 
 
@@ -340,17 +380,17 @@ def test_a_target_that_can_not_be_written_is_refused(shop: Shop, tmp_path: Path)
         "s.csv": "give it a name like scores.parquet",
     }.items():
         with pytest.raises(TurretError, match=words):
-            score(bundle, users, tmp_path / name, {})
+            score(Run(bundle, users, tmp_path / name, {}))
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, limits[1]))
     try:
         with pytest.raises(
             TurretError, match=r"can't be written \(.*make room, and the same command goes on"
         ):
-            score(bundle, users, tmp_path / "s.parquet", {"k": 20}, part=500)
+            score(Run(bundle, users, tmp_path / "s.parquet", {"k": 20}, part=500))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert score(bundle, users, tmp_path / "s.parquet", {"k": 20}, part=500).rows > 0
+    assert score(Run(bundle, users, tmp_path / "s.parquet", {"k": 20}, part=500)).rows > 0
 
 
 def test_the_inner_product_of_the_vectors_over_the_temperature_is_the_score(
@@ -392,7 +432,7 @@ def test_for_each_item_the_best_users_are_those_who_have_not_had_it(shop: Shop, 
     model, users = turret.load(shop.bundles), Users(data=shop.data.folder)
     lists = model.score(data=shop.data.folder, k=300, at=AT, exclude_seen=KIND_NAMES)
     lists = lists.filter(pl.col("source") == "towers")
-    said = score_items(model.bundle, users, tmp_path / "s.parquet", 7, part=150)
+    said = score_items(Run(model.bundle, users, tmp_path / "s.parquet", part=150), 7)
     found = pl.read_parquet(tmp_path / "s.parquet")
     assert f"{len(model.bundle.vocabulary)} items" in said
     assert found.columns == ["item_id", "rank", "user_id", "score"]
@@ -405,7 +445,7 @@ def test_for_each_item_the_best_users_are_those_who_have_not_had_it(shop: Shop, 
         == found.sort(["item_id", "score"], descending=[False, True])["score"].to_list()
     )
     (tmp_path / "items.csv").write_text("item_id\ni0003\ni0001\n")
-    score_items(model.bundle, users, tmp_path / "two.parquet", 7, tmp_path / "items.csv")
+    score_items(Run(model.bundle, users, tmp_path / "two.parquet"), 7, tmp_path / "items.csv")
     assert pl.read_parquet(tmp_path / "two.parquet").equals(
         found.filter(pl.col("item_id").is_in(["i0001", "i0003"]))
     )
@@ -416,7 +456,7 @@ def test_for_each_item_the_best_users_are_those_who_have_not_had_it(shop: Shop, 
         (7, tmp_path / "items.csv", "version v1 has no item 'no such item'; leave it out"),
     ):
         with pytest.raises(TurretError, match=words):
-            score_items(model.bundle, users, tmp_path / "s.parquet", k, items)
+            score_items(Run(model.bundle, users, tmp_path / "s.parquet"), k, items)
 
 
 @pytest.mark.process
@@ -436,14 +476,14 @@ def dying(self, number, table):
 parts.Parts.write = dying
 bundle = turret.load({str(shop.bundles)!r}).bundle
 users = run.Users(data=Path({str(shop.data.folder)!r}))
-run.score(bundle, users, Path({str(target)!r}), {{"k": 3, "at": {AT!r}}}, part=100)
+run.score(run.Run(bundle, users, Path({str(target)!r}), {{"k": 3, "at": {AT!r}}}, part=100))
 """
     died = subprocess.run([sys.executable, "-c", code], env=environment(), check=False)
     assert died.returncode == -signal.SIGKILL
     assert not target.exists()
     bundle = turret.load(shop.bundles).bundle
-    report = score(bundle, users, target, {"k": 3, "at": AT}, part=100)
-    whole = score(bundle, users, tmp_path / "whole.parquet", {"k": 3, "at": AT}, part=100)
+    report = score(Run(bundle, users, target, {"k": 3, "at": AT}, part=100))
+    whole = score(Run(bundle, users, tmp_path / "whole.parquet", {"k": 3, "at": AT}, part=100))
     assert 0 < report.users <= whole.users - 200
     assert pl.read_parquet(target).equals(pl.read_parquet(tmp_path / "whole.parquet"))
 
@@ -455,7 +495,7 @@ def test_candidates_tell_whether_the_user_then_took_the_item(
     """Beside the fields and the features; the history ends before the part, as a figure of it shows."""
     bundle, data, target = turret.load(shop.bundles).bundle, shop.data, tmp_path / "c.parquet"
     conditions = {"k": 20, "exclude_seen": False}
-    score_candidates(bundle, Users(data=data.folder), target, conditions, part, part=200)
+    score_candidates(Run(bundle, Users(data=data.folder), target, conditions, part=200), part)
     table = pl.read_parquet(target)
     took = {
         (str(data.users.id(user)), str(item))
@@ -476,4 +516,24 @@ def test_candidates_tell_whether_the_user_then_took_the_item(
     assert known.height > 0.9 * table.height
     assert known["user.country"].equals(known["country"].alias("user.country"))
     with pytest.raises(TurretError, match="are in prepared data; add --data DIR"):
-        score_candidates(bundle, Users(store=shop.store), target, {}, part)
+        score_candidates(Run(bundle, Users(store=shop.store), target, {}), part)
+
+
+def test_the_ranker_of_the_page_is_trained_on_the_candidates(
+    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each user has 20 of the 40 candidates, in another order than that of the towers."""
+    require("lightgbm")
+    monkeypatch.chdir(tmp_path)
+    bundle, target = turret.load(shop.bundles).bundle, Path("var")
+    target.mkdir()
+    for part in HELD_OUT:
+        run = Run(bundle, Users(data=shop.data.folder), target / f"{part}.parquet", {"k": 40})
+        score_candidates(run, part)
+    (block,) = python_blocks(ROOT / "docs" / "ranking.md")
+    names: dict[str, Any] = {}
+    exec(block, names)
+    best = names["best"]
+    assert set(best.group_by("user_id").len()["len"]) == {20}
+    assert best["user_id"].n_unique() == pl.read_parquet("var/test.parquet")["user_id"].n_unique()
+    assert best["rank"].to_list() != [*range(1, 21)] * best["user_id"].n_unique()

@@ -241,12 +241,12 @@ class Encoder:
         lengths = [len(rows) for rows in newest]
         steps = max(steps, *lengths)
         shape = len(newest), steps, self._vectors.shape[1]
+        gathered = self.gather(np.concatenate(newest), more)
         if min(lengths) == steps:
-            stacked = self.gather(np.concatenate(newest), more).reshape(shape)
+            stacked = gathered.reshape(shape)
         else:
             stacked = np.zeros(shape, dtype=np.float32)
-            for i, rows in enumerate(newest):
-                stacked[i, : len(rows)] = self.gather(rows, more)
+            stacked[np.arange(steps) < np.array(lengths)[:, np.newaxis]] = gathered
         inputs: dict[str, NDArray[Any]] = {"history": stacked, "length": np.array(lengths, dtype=np.int64)}
         if self._card.reads_kinds:
             inputs["kinds"] = np.full(shape[:2], -1, dtype=np.int64)

@@ -12,11 +12,10 @@ from turret.data.errors import ConfigurationError, DataError, shown
 from turret.data.files import new_file, scratch_folder
 from turret.data.progress import progress
 from turret.scoring.parts import check_target, polars_errors_told
-from turret.scoring.run import PART, Users, opened_source
+from turret.scoring.run import PART, Run, opened_source
 from turret.scoring.scorer import Block, Scorer, id_column
 from turret.scoring.users import ids_of_file
 from turret.service.stores.contract import now_ms
-from turret.tower.bundle.bundle import Bundle
 from turret.tower.index.faiss_calls import faiss
 
 # A pair of an item and a user takes 20 bytes: together less than half a gigabyte.
@@ -83,41 +82,39 @@ class BestUsers:
         self.users[chosen] = np.take_along_axis(named, order, axis=1)
 
 
-def score_items(
-    bundle: Bundle, source: Users, target: Path, k: int, items: Path | None = None, part: int = PART
-) -> str:
+def score_items(run: Run, k: int, items: Path | None = None) -> str:
     """Write the `k` best users of each item, or of each of a file, into a Parquet file; return a sentence.
 
     Columns: `item_id`, `rank`, `user_id`, `score`. Users who have had an item, by any event, are left out,
     and so are users without a known item. Memory does not grow with the users; a killed run begins anew.
-    Raises ConfigurationError for a k that is out of bounds, and as `run.run`.
+    Raises ConfigurationError for a k that is out of bounds, and as `run.write_tables`.
     """
-    check_target(target)
+    check_target(run.target)
     begun, count = monotonic(), 0
-    with opened_source(bundle, source, {}) as opened, scratch_folder() as folder:
-        scorer = Scorer(bundle, opened.fresh)
+    with opened_source(run) as opened, scratch_folder() as folder:
+        scorer = opened.scorer()
         rows = _rows(scorer, items)
         if k < 1 or k * len(rows) > MOST_PAIRS:
             most = max(MOST_PAIRS // max(len(rows), 1), 1)
             raise ConfigurationError(
                 f"k = {k} users of {len(rows):,} items; give 1 to {most:,}, or fewer items"
             )
-        best = BestUsers(scorer.view.vectors(rows), k, bundle.manifest.scoring.absolute)
+        best = BestUsers(scorer.view.vectors(rows), k, run.bundle.manifest.scoring.absolute)
         users = opened.users(scorer, now_ms(), folder)
-        blocks = users.blocks(part)
+        blocks = users.blocks(run.part)
         with progress("Scoring", users.count) as advance:
             for load in blocks:
                 block = load()
-                scorer.encode(block)
                 _add(best, block, scorer, rows)
                 count += len(block.users)
                 advance(len(block.users))
         table = _table(best, scorer, rows, users.is_whole)
-    with new_file(target, 0o600) as fresh, polars_errors_told(fresh):
+    with new_file(run.target, 0o600) as fresh, polars_errors_told(fresh):
         table.write_parquet(fresh)
     seconds = monotonic() - begun
     return (
-        f"{table.height:,} rows of {len(rows):,} items and {count:,} users are in {target} ({seconds:.1f} s)"
+        f"{table.height:,} rows of {len(rows):,} items and {count:,} users are in {run.target} "
+        f"({seconds:.1f} s)"
     )
 
 
@@ -142,18 +139,17 @@ def _rows(scorer: Scorer, items: Path | None) -> NDArray[np.int64]:
 
 
 def _add(best: BestUsers, block: Block, scorer: Scorer, rows: NDArray[np.int64]) -> None:
-    known = [place for place, query in enumerate(block.queries) if query.vector is not None]
-    if not known:
+    encoded, had = scorer.encode(block), block.had(scorer.view)
+    if not len(encoded.places):
         return
-    queries = [block.queries[place] for place in known]
-    used = [np.append(scorer.view.fresh.known_rows(query.history)[0], query.excluded) for query in queries]
-    pairs = np.stack([np.concatenate(used), np.repeat(np.arange(len(used)), list(map(len, used)))], axis=1)
-    places = np.searchsorted(rows, pairs[:, 0])
-    is_ranked = rows[np.minimum(places, len(rows) - 1)] == pairs[:, 0]
-    pairs = np.stack([places, pairs[:, 1]], axis=1)[is_ranked]
+    owners = np.searchsorted(encoded.places, had.owners)
+    places = np.searchsorted(rows, had.rows)
+    is_ranked = encoded.places[np.minimum(owners, len(encoded.places) - 1)] == had.owners
+    is_ranked &= rows[np.minimum(places, len(rows) - 1)] == had.rows
+    pairs = np.stack([places, owners], axis=1)[is_ranked]
     pairs = pairs[np.argsort(pairs[:, 0], kind="stable")].astype(np.int64)
-    vectors = np.ascontiguousarray([query.vector for query in queries], dtype=np.float32)
-    best.add(_objects([block.users[place] for place in known]), vectors, pairs)
+    users = [block.users[place] for place in encoded.places.tolist()]
+    best.add(_objects(users), encoded.vectors, pairs)
 
 
 def _objects(values: Sequence[object]) -> NDArray[np.object_]:

@@ -1,7 +1,7 @@
 """The items of each user with fields, features and outcome: a table to train another ranker from."""
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -9,9 +9,8 @@ import polars as pl
 
 from turret.data.errors import ConfigurationError
 from turret.data.prepared import PreparedData
-from turret.scoring.run import PART, ScoreReport, Users, run
+from turret.scoring.run import Run, ScoreReport, write_tables
 from turret.scoring.scorer import Block, Scorer
-from turret.tower.bundle.bundle import Bundle
 
 HeldOut = Literal["validation", "test"]
 
@@ -36,23 +35,18 @@ class Candidates:
 
     def table(self, scorer: Scorer, block: Block, is_whole: bool) -> pl.DataFrame:
         """The rows of a block of users."""
-        rows = [self._data.users.row(user) for user in block.users]
-        targets = {
-            place: self._data.targets(row, self._held_out)
-            for place, row in enumerate(rows)
-            if row is not None
-        }
-        known = [place for place, items in targets.items() if len(items)]
-        chosen = Block([block.users[place] for place in known], [block.queries[place] for place in known])
-        answers = scorer.table(chosen, is_whole)
+        known = [self._data.users.row(user) for user in block.users]
+        rows = [0 if row is None else row for row in known]  # each is in the data
+        targets = [self._data.targets(row, self._held_out) for row in rows]
+        answers = scorer.table(block, is_whole)
         taken = pl.DataFrame(
             {
-                "user_id": _repeated(chosen.users, [len(targets[place]) for place in known]),
-                "item_id": [str(item) for place in known for item in self._data.item_ids.ids(targets[place])],
+                "user_id": _repeated(block.users, [*map(len, targets)]),
+                "item_id": [str(item) for items in targets for item in self._data.item_ids.ids(items)],
             },
             schema={"user_id": pl.String, "item_id": pl.String},
         ).unique()
-        users = self._users([rows[place] or 0 for place in known], chosen)
+        users = self._users(rows, block)
         key = answers.select(pl.col("user_id", "item_id").cast(pl.String))
         joined = key.join(
             taken.with_columns(taken=True), on=["user_id", "item_id"], how="left", maintain_order="left"
@@ -100,21 +94,13 @@ def _columns(prefix: str, columns: Mapping[str, Any]) -> pl.DataFrame:
     return pl.DataFrame(table)
 
 
-def score_candidates(
-    bundle: Bundle,
-    source: Users,
-    target: Path,
-    conditions: Mapping[str, Any],
-    held_out: HeldOut,
-    part: int = PART,
-) -> ScoreReport:
+def score_candidates(run: Run, held_out: HeldOut) -> ScoreReport:
     """Write the items of each user with a target in `held_out` of prepared data, with fields and features.
 
     Each history ends before its first target there, and is asked about at the time of this target. Raises
-    ConfigurationError without prepared data, and as `run.run`.
+    ConfigurationError without prepared data, and as `run.write_tables`.
     """
-    if source.data is None:
+    if run.source.data is None:
         raise ConfigurationError("the items that users then took are in prepared data; add --data DIR")
-    made = Candidates(PreparedData.open(source.data), held_out)
-    kind = f"candidates {held_out}"
-    return run(kind, made.table, bundle, source, target, conditions, part=part, history=held_out)
+    made = Candidates(PreparedData.open(run.source.data), held_out)
+    return write_tables(f"candidates {held_out}", made.table, replace(run, history=held_out))

@@ -1,9 +1,14 @@
 """The commands `turret score` and `turret vectors`; each imports its dependencies when it runs."""
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+
+if TYPE_CHECKING:
+    from turret.scoring.run import Run
+    from turret.tower.bundle.bundle import Bundle
 
 app = typer.Typer(rich_markup_mode="markdown")
 
@@ -27,82 +32,94 @@ _Users = Annotated[
 ]
 
 
+_Target = Annotated[Path, typer.Option("--to", metavar="FILE", help="The Parquet file.")]
+_K = Annotated[int, typer.Option("-k", "--k", help="How many items a user.")]
+_Filter = Annotated[
+    str | None,
+    typer.Option("--filter", metavar="JSON", help="A condition on the items' fields (docs/filters.md)."),
+]
+_Rules = Annotated[
+    list[str] | None, typer.Option("--rule", metavar="NAME", help="A stored rule; repeatable.")
+]
+_Boosts = Annotated[
+    list[str] | None,
+    typer.Option("--boost", metavar="JSON", help="A boost, as in a request (docs/rules.md); repeatable."),
+]
+_Pins = Annotated[
+    list[str] | None,
+    typer.Option("--pin", metavar="JSON", help='A pin, as {"item": "a", "position": 1}; repeatable.'),
+]
+_Exclude = Annotated[
+    list[str] | None, typer.Option("--exclude", metavar="ID", help="An item to leave out; repeatable.")
+]
+_ExcludeSeen = Annotated[
+    str | None,
+    typer.Option(
+        "--exclude-seen",
+        metavar="JSON",
+        help='Leave out items of the history: true, false, or kinds such as ["buy"] (as the bundle).',
+    ),
+]
+_MinScore = Annotated[float | None, typer.Option(help="The least score by the towers.")]
+_Diversity = Annotated[float, typer.Option(help="The weight of differences among the items, 0 to 1.")]
+_Cap = Annotated[
+    str | None, typer.Option(metavar="JSON", help='Items that share a value of a field, as {"brand": 2}.')
+]
+_Among = Annotated[
+    Literal["all", "new", "again"],
+    typer.Option(help="All items, those without a use in the history, or those with one."),
+]
+_Features = Annotated[
+    str | None, typer.Option(metavar="JSON", help="Features of all users, before those of the data.")
+]
+_At = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="The time of the lists, in ISO 8601 (the begin of the run)."),
+]
+_By = Annotated[
+    Literal["user", "item"],
+    typer.Option(help="The items of each user, or the users of each item who have not had it."),
+]
+_Items = Annotated[
+    Path | None,
+    typer.Option("--items", metavar="FILE", help="With --by item: only these (column item_id)."),
+]
+_Candidates = Annotated[
+    Literal["validation", "test"] | None,
+    typer.Option(
+        help="With --data: the lists before this part, with fields, features, and whether the user then took "
+        "the item.",
+    ),
+]
+_ByIndex = Annotated[
+    bool, typer.Option("--by-index", help="Search the bundle's index, with its recall, as over HTTP.")
+]
+
+
 @app.command()
 def score(
-    bundle: Annotated[
-        Path, typer.Argument(metavar="BUNDLE", help="A bundle, or a folder with a current one.")
-    ],
-    target: Annotated[Path, typer.Option("--to", metavar="FILE", help="The Parquet file.")],
-    data: Annotated[
-        Path | None,
-        typer.Option("--data", metavar="DIR", help="Prepared data with the users and their histories."),
-    ] = None,
-    store: Annotated[
-        str | None, typer.Option(help="The store of the service with them: sqlite:///PATH or redis://HOST.")
-    ] = None,
-    users: Annotated[
-        Path | None,
-        typer.Option(
-            "--users",
-            metavar="FILE",
-            help="The users of --data or --store to score (column user_id; all by default); without these, "
-            "also their histories (column history).",
-        ),
-    ] = None,
-    k: Annotated[int, typer.Option("-k", "--k", help="How many items a user.")] = 20,
-    where: Annotated[
-        str | None,
-        typer.Option("--filter", metavar="JSON", help="A condition on the items' fields (docs/filters.md)."),
-    ] = None,
-    rules: Annotated[
-        list[str] | None, typer.Option("--rule", metavar="NAME", help="A stored rule; repeatable.")
-    ] = None,
-    exclude: Annotated[
-        list[str] | None, typer.Option("--exclude", metavar="ID", help="An item to leave out; repeatable.")
-    ] = None,
-    exclude_seen: Annotated[
-        str | None,
-        typer.Option(
-            metavar="JSON",
-            help='Leave out items of the history: true, false, or kinds such as ["buy"] (as the bundle).',
-        ),
-    ] = None,
-    min_score: Annotated[float | None, typer.Option(help="The least score by the towers.")] = None,
-    diversity: Annotated[
-        float, typer.Option(help="The weight of differences among the items, 0 to 1.")
-    ] = 0.0,
-    cap: Annotated[
-        str | None, typer.Option(metavar="JSON", help='Items that share a value of a field, as {"brand": 2}.')
-    ] = None,
-    among: Annotated[
-        Literal["all", "new", "again"],
-        typer.Option(help="All items, those without a use in the history, or those with one."),
-    ] = "all",
-    features: Annotated[
-        str | None, typer.Option(metavar="JSON", help="Features of all users, before those of the data.")
-    ] = None,
-    at: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="The time of the lists, in ISO 8601 (the begin of the run)."),
-    ] = None,
-    by: Annotated[
-        Literal["user", "item"],
-        typer.Option(help="The items of each user, or the users of each item who have not had it."),
-    ] = "user",
-    items: Annotated[
-        Path | None,
-        typer.Option("--items", metavar="FILE", help="With --by item: only these (column item_id)."),
-    ] = None,
-    candidates: Annotated[
-        Literal["validation", "test"] | None,
-        typer.Option(
-            help="With --data: the lists before this part, with fields, features, and whether the user then "
-            "took the item.",
-        ),
-    ] = None,
-    by_index: Annotated[
-        bool, typer.Option("--by-index", help="Search the bundle's index, with its recall, as over HTTP.")
-    ] = False,
+    bundle: _Bundle,
+    target: _Target,
+    data: _Data = None,
+    store: _Store = None,
+    users: _Users = None,
+    k: _K = 20,
+    where: _Filter = None,
+    rules: _Rules = None,
+    boost: _Boosts = None,
+    pin: _Pins = None,
+    exclude: _Exclude = None,
+    exclude_seen: _ExcludeSeen = None,
+    min_score: _MinScore = None,
+    diversity: _Diversity = 0.0,
+    cap: _Cap = None,
+    among: _Among = "all",
+    features: _Features = None,
+    at: _At = None,
+    by: _By = "user",
+    items: _Items = None,
+    candidates: _Candidates = None,
+    by_index: _ByIndex = False,
 ) -> None:
     """Write the recommendations of every user into a Parquet file: user_id, rank, item_id, score, source.
 
@@ -111,46 +128,47 @@ def score(
 
     Example: `turret score var/bundles --data var/prepared -k 20 --to var/scores.parquet`
     """
-    from turret.data.errors import ConfigurationError
-    from turret.scoring.by_item import score_items
-    from turret.scoring.candidates import score_candidates
     from turret.scoring.conditions import parsed
-    from turret.scoring.run import Users
-    from turret.scoring.run import score as score_users
+    from turret.scoring.run import Run, Users
+
+    texts = {"filter": where, "exclude_seen": exclude_seen, "cap": cap, "features": features}
+    conditions = {"k": k, "rules": rules, "exclude": exclude, "min_score": min_score, "at": at}
+    conditions |= {"diversity": diversity, "among": among}
+    conditions |= {name: parsed(name.replace("_", "-"), text) for name, text in texts.items()}
+    repeated = {"boost": boost or [], "pin": pin or []}
+    conditions |= {name: [parsed(name, text) for text in texts] for name, texts in repeated.items()}
+    run = Run(_opened(bundle), Users(data, store, users), target, conditions, by_index)
+    print(_scored(run, by, items, candidates))
+
+
+def _opened(bundle: Path) -> "Bundle":
     from turret.tower.bundle.golden import load
     from turret.tower.format.listing import bundle_folder
 
-    conditions = {
-        "k": k,
-        "filter": parsed("filter", where),
-        "rules": rules,
-        "exclude": exclude,
-        "exclude_seen": parsed("exclude-seen", exclude_seen),
-        "min_score": min_score,
-        "diversity": diversity,
-        "cap": parsed("cap", cap),
-        "among": among,
-        "features": parsed("features", features),
-        "at": at,
-    }
     folder = bundle_folder(bundle).resolve()
-    opened = load(folder.parent, folder.name)
-    source = Users(data, store, users)
-    if candidates is not None and by == "user" and items is None and not by_index:
-        print(score_candidates(opened, source, target, conditions, candidates).sentence(target))
-        return
+    return load(folder.parent, folder.name)
+
+
+def _scored(run: "Run", by: str, items: Path | None, candidates: Literal["validation", "test"] | None) -> str:
+    """Make the table of a run; return a sentence. Raises ConfigurationError for contradictory options."""
+    from turret.data.errors import ConfigurationError
+    from turret.scoring.by_item import score_items
+    from turret.scoring.candidates import score_candidates
+    from turret.scoring.run import score as score_users
+
     if candidates is not None:
-        raise ConfigurationError("--candidates goes without --by, --items and --by-index; leave them out")
-    if by == "item":
-        others = [name for name, value in conditions.items() if value and name not in ("k", "among")]
-        if others or among != "all" or by_index:
-            name = (others or ["among" if among != "all" else "by_index"])[0].replace("_", "-")
-            raise ConfigurationError(f"--{name} doesn't go with --by item; leave it out")
-        print(score_items(opened, source, target, k, items))
-        return
-    if items is not None:
-        raise ConfigurationError("--items goes with --by item; add it, or leave --items out")
-    print(score_users(opened, source, target, conditions).sentence(target))
+        if by == "item" or items is not None or run.by_index:
+            raise ConfigurationError("--candidates goes without --by, --items and --by-index; leave them out")
+        return score_candidates(run, candidates).sentence(run.target)
+    if by == "user":
+        if items is not None:
+            raise ConfigurationError("--items goes with --by item; add it, or leave --items out")
+        return score_users(run).sentence(run.target)
+    others = [name for name, value in run.conditions.items() if value and name not in ("k", "among")]
+    others += ["among"] * (run.conditions["among"] != "all") + ["by_index"] * run.by_index
+    if others:
+        raise ConfigurationError(f"--{others[0].replace('_', '-')} doesn't go with --by item; leave it out")
+    return score_items(replace(run, conditions={}), run.conditions["k"], items)
 
 
 @app.command()
@@ -174,10 +192,6 @@ def vectors(
     """
     from turret.scoring.run import Users
     from turret.scoring.vectors import write_vectors
-    from turret.tower.bundle.golden import load
-    from turret.tower.format.listing import bundle_folder
 
-    folder = bundle_folder(bundle).resolve()
-    opened = load(folder.parent, folder.name)
     source = Users(data, store, users) if any((data, store, users)) else None
-    print(write_vectors(opened, of, target, source))
+    print(write_vectors(_opened(bundle), of, target, source))

@@ -48,8 +48,11 @@ def parsed(option: str, text: str | None) -> Any:
         ) from None
 
 
-def check(request: RecommendRequest, rules: RuleSet, bundle: Bundle, fresh: FreshItems) -> None:
-    """Raise ConfigurationError for conditions that a version can't apply, before any user is scored."""
+def resolved(request: RecommendRequest, rules: RuleSet, bundle: Bundle, fresh: FreshItems) -> Query:
+    """Resolve the request of a user without a history, with the rules that apply at any time to all users.
+
+    Raises ConfigurationError for conditions that a version can't apply, before any user is scored.
+    """
     manifest = bundle.manifest
     if manifest.reads_queries:
         message = (
@@ -62,3 +65,4 @@ def check(request: RecommendRequest, rules: RuleSet, bundle: Bundle, fresh: Fres
         resolve(query, ItemView(bundle, fresh))
     except RequestError as error:
         raise refused(error) from None
+    return query

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from turret.data.files import scratch_folder
-from turret.scoring.run import Users, score
+from turret.scoring.run import Run, Users, score
 from turret.tower.bundle.bundle import Bundle
 
 
@@ -21,5 +21,5 @@ def score_frame(
 ) -> pl.DataFrame:
     """Score all users into a temporary file, and read it."""
     with scratch_folder() as folder:
-        score(bundle, Users(data, store, users), folder / "scores.parquet", conditions, by_index)
+        score(Run(bundle, Users(data, store, users), folder / "scores.parquet", conditions, by_index))
         return pl.read_parquet(folder / "scores.parquet", glob=False)

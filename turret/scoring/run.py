@@ -1,12 +1,11 @@
 """Scores every user of a source into a Parquet file, block by block, in a thread for each core."""
 
-import gc
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from time import monotonic
@@ -17,13 +16,14 @@ import polars as pl
 from turret.data.errors import ConfigurationError, without_credentials
 from turret.data.prepared import HistoryEnd, PreparedData
 from turret.data.progress import progress
-from turret.scoring.conditions import check, request_of
+from turret.scoring.conditions import request_of, resolved
+from turret.scoring.data_users import DataUsers
 from turret.scoring.parts import opened as opened_parts
-from turret.scoring.scorer import Block, Scorer
+from turret.scoring.scorer import Block, QueryBlock, Scorer
 from turret.scoring.stored_users import OpenStore, StoreUsers, stored_rules
-from turret.scoring.users import DataUsers, FileUsers, Load, UserSource, file_identity
+from turret.scoring.users import FileUsers, Load, UserSource, file_identity
 from turret.service.overlay.fresh import FreshItems, empty_overlay
-from turret.service.ranking.query import add_rules
+from turret.service.ranking.query import Query, add_rules
 from turret.service.schemas.requests import RecommendRequest
 from turret.service.settings import read_settings
 from turret.service.stores.contract import now_ms
@@ -79,137 +79,123 @@ class ScoreReport:
 Table = Callable[[Scorer, Block, bool], pl.DataFrame]  # the rows of a block; true: ids are whole numbers
 
 
-def score(
-    bundle: Bundle,
-    source: Users,
-    target: Path,
-    conditions: Mapping[str, Any],
-    by_index: bool = False,
-    part: int = PART,
-) -> ScoreReport:
-    """Write the recommendations of every user into the Parquet file `target`; raises as `run`.
+@dataclass(frozen=True)
+class Run:
+    """A run over the users of `source` into the Parquet file `target`.
 
-    `conditions` are the fields of a request.
+    Attributes:
+        conditions: the fields of the request of each user.
+        by_index: search the bundle's own index.
+        part: the users of a part.
+        history: the part of the data before which histories end.
     """
-    return run("scores", Scorer.table, bundle, source, target, conditions, by_index, part)
+
+    bundle: Bundle
+    source: Users
+    target: Path
+    conditions: Mapping[str, Any] = field(default_factory=dict)
+    by_index: bool = False
+    part: int = PART
+    history: HistoryEnd = "end"
+
+    def settings(self, kind: str, opened: "OpenSource") -> dict[str, Any]:
+        """The settings by which a run that goes on knows its parts."""
+        return {
+            **opened.request.model_dump(mode="json", exclude_defaults=True),
+            "kind": kind,
+            "bundle": self.bundle.digest,
+            "source": self.source.identity(opened.data),
+            "history": self.history,
+            "index": self.by_index,
+            "part": self.part,
+            "rules": {name: rule.model_dump() for name, rule in opened.chosen_rules.items()},
+        }
 
 
-def run(
-    kind: str,
-    table: Table,
-    bundle: Bundle,
-    source: Users,
-    target: Path,
-    conditions: Mapping[str, Any],
-    by_index: bool = False,
-    part: int = PART,
-    metadata: Mapping[str, str] | None = None,
-    history: HistoryEnd = "end",
-) -> ScoreReport:
-    """Write a table of every block of users into the Parquet file `target`, with this metadata.
+def score(run: Run) -> ScoreReport:
+    """Write the recommendations of every user; raises as `write_tables`."""
+    return write_tables("scores", Scorer.table, run)
+
+
+def write_tables(kind: str, table: Table, run: Run, metadata: Mapping[str, str] | None = None) -> ScoreReport:
+    """Write a table of every block of users into one file, with this metadata.
 
     A run of the same `kind` that was killed goes on after its complete parts. Raises ConfigurationError for
     conditions that no request or this version can have, and for parts of another run.
     """
     begun = monotonic()
-    with opened_source(bundle, source, conditions) as opened:
-        settings = {
-            **opened.request.model_dump(mode="json", exclude_defaults=True),
-            "kind": kind,
-            "bundle": bundle.digest,
-            "source": source.identity(opened.data),
-            "index": by_index,
-            "part": part,
-            "rules": {name: rule.model_dump() for name, rule in opened.chosen_rules.items()},
-        }
-        with opened_parts(target, settings, now_ms()) as parts:
-            scorer = Scorer(bundle, opened.fresh, by_index)
-            users = opened.users(scorer, parts.begun, parts.folder, history)
+    with (
+        opened_source(run) as opened,
+        opened_parts(run.target, run.settings(kind, opened), now_ms()) as parts,
+    ):
+        scorer = opened.scorer()
+        users = opened.users(scorer, parts.begun, parts.folder)
 
-            def work(number: int, load: Load) -> int:
-                block = opened.with_rules(load())
-                parts.write(number, table(scorer, block, users.is_whole))
-                return len(block.users)
+        def work(number: int, load: Load) -> int:
+            block = opened.with_rules(load())
+            parts.write(number, table(scorer, block, users.is_whole))
+            return len(block.users)
 
-            count = _in_threads(users, parts.is_complete, work, part)
-            return ScoreReport(count, parts.join(metadata), monotonic() - begun)
+        count = _in_threads(users, parts.is_complete, work, run.part)
+        return ScoreReport(count, parts.join(metadata), monotonic() - begun)
 
 
 @dataclass(frozen=True)
 class OpenSource:
-    """An opened source of users, with the overlay and the rules that answers depend on."""
+    """An opened source of users, with the overlay and the rules that answers depend on.
 
-    source: Users
-    conditions: Mapping[str, Any]
+    `query` is that of a user without a history, resolved.
+    """
+
+    run: Run
     request: RecommendRequest
     store: OpenStore | None
     data: PreparedData | None
     fresh: FreshItems
     rules: RuleSet
+    query: Query
 
     @property
     def chosen_rules(self) -> Mapping[str, Rule]:
         """The rules that the request names, else the default ones."""
         return self.rules.chosen(self.request.rules)
 
-    def users(self, scorer: Scorer, now: int, folder: Path, history: HistoryEnd = "end") -> UserSource:
+    def scorer(self) -> Scorer:
+        """A scorer of the version with the conditions of the run."""
+        return Scorer(self.run.bundle, self.fresh, self.query, self.chosen_rules, self.run.by_index)
+
+    def users(self, scorer: Scorer, now: int, folder: Path) -> UserSource:
         """The users, asked about at `now`; `folder` takes the list of those of a store."""
-        bundle, file = scorer.model.bundle, self.source.users
-        if self.store is None:
-            return users_of(self.source, self.data, bundle, self.conditions, now, history)
-        return StoreUsers(self.store, scorer.model, self.request, now, folder, self.rules, file)
+        run, file = self.run, self.run.source.users
+        if self.store is not None:
+            return StoreUsers(self.store, scorer.model, self.request, now, folder, self.rules, file)
+        if self.data is not None:
+            limit = read_settings().stored_history_limit
+            return DataUsers(self.data, self.request, now, limit, scorer, file, run.history)
+        assert file is not None
+        return FileUsers(file, run.conditions, now, scorer.user_features)
 
     def with_rules(self, block: Block) -> Block:
-        """The block with the rules in its queries; those of a store have them."""
-        for query in block.queries if self.chosen_rules and self.store is None else ():
-            add_rules(query, self.rules)
+        """The block with the rules in its queries, which those of a store have."""
+        if isinstance(block, QueryBlock) and self.chosen_rules and self.store is None:
+            for query in block.queries:
+                add_rules(query, self.rules)
         return block
 
 
 @contextmanager
-def opened_source(bundle: Bundle, source: Users, conditions: Mapping[str, Any]) -> Iterator[OpenSource]:
-    """Open a source of users, and check the conditions of the run; raises as `run`."""
-    request = request_of(conditions)
+def opened_source(run: Run) -> Iterator[OpenSource]:
+    """Open the source of users of a run, and check its conditions; raises as `write_tables`."""
+    request, source, bundle = request_of(run.conditions), run.source, run.bundle
     with ExitStack() as stack:
         store = None
         if source.store is not None:
             store = stack.enter_context(OpenStore(read_settings(store=source.store)))
         fresh = empty_overlay(bundle) if store is None else store.fresh(bundle)
         rules = (store.rules if store else stored_rules)(bundle.folder.parent)
-        check(request, rules, bundle, fresh)
+        query = resolved(request, rules, bundle, fresh)
         data = None if source.data is None else PreparedData.open(source.data)
-        yield OpenSource(source, conditions, request, store, data, fresh, rules)
-
-
-def users_of(
-    source: Users,
-    data: PreparedData | None,
-    bundle: Bundle,
-    conditions: Mapping[str, Any],
-    now: int,
-    history: HistoryEnd = "end",
-) -> UserSource:
-    """The users of prepared data, or those of a file with their histories."""
-    features = [feature.name for feature in bundle.user_features]
-    if data is not None:
-        limit = read_settings().stored_history_limit
-        return DataUsers(data, request_of(conditions), now, limit, features, source.users, history)
-    assert source.users is not None
-    return FileUsers(source.users, conditions, now, features)
-
-
-@contextmanager
-def _frozen() -> Iterator[None]:
-    """Keep the garbage collector from the objects that exist now, which it would pass over again and again.
-
-    The queries of a part are so many new objects that it looks at all objects several times a part.
-    """
-    gc.collect()
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
+        yield OpenSource(run, request, store, data, fresh, rules, query)
 
 
 def _in_threads(
@@ -224,7 +210,7 @@ def _in_threads(
     first = next(blocks, None)  # a store knows its users from here on
     if first is None:
         raise ConfigurationError("the source holds no users, so nothing is written; name another")
-    with _frozen(), ThreadPoolExecutor(cores) as pool, progress("Scoring", users.count) as advance:
+    with ThreadPoolExecutor(cores) as pool, progress("Scoring", users.count) as advance:
         pending: deque[Future[int]] = deque()
 
         def take() -> int:

@@ -1,98 +1,142 @@
 """Ranks blocks of users by the stages of the service, into tables of one row an item."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from turret.data.errors import DataError, shown
 from turret.data.vocabulary import Id
+from turret.scoring.shared_search import Answers, Encoded, Pairs, SharedSearch, are_shared
 from turret.service.errors import RequestError
 from turret.service.overlay.fresh import FreshItems
 from turret.service.ranking.item_view import ItemView
-from turret.service.ranking.query import Query
+from turret.service.ranking.query import Query, at_position
 from turret.service.ranking.resolving import encode, resolve
 from turret.service.ranking.searching import rank
 from turret.service.versions.holder import LoadedModel
+from turret.service.versions.record import Rule
 from turret.tower.bundle.bundle import Bundle
+from turret.tower.counted_kinds import CountedKinds
 from turret.tower.errors import EncodingError
 from turret.tower.index.blocked import BlockedIndex
 from turret.tower.index.faiss_calls import one_thread
-from turret.tower.retrieval import NOTHING, Ranking, Retriever
+from turret.tower.retrieval import Retriever
 
 SOURCES = ("towers", "popular", "fresh")
 _POPULAR, _FRESH = SOURCES.index("popular"), SOURCES.index("fresh")
 
 
-class Block(NamedTuple):
+class Block(Protocol):
+    """Some users with their histories."""
+
+    @property
+    def users(self) -> Sequence[Id]:
+        """The ids of the users."""
+
+    def had(self, view: ItemView) -> Pairs:
+        """The items of all events of each user that the version has."""
+
+    def encoded(self, scorer: "Scorer") -> Encoded:
+        """The vectors of the users, and the items that their answers leave out; raises RequestError."""
+
+
+class QueryBlock(NamedTuple):
     """Some users with the query of each."""
 
     users: Sequence[Id]
     queries: Sequence[Query]
 
+    def had(self, view: ItemView) -> Pairs:
+        """The items of all events of each user that the version has."""
+        return _pairs([view.fresh.known_rows(query.history)[0] for query in self.queries])
+
+    def encoded(self, scorer: "Scorer") -> Encoded:
+        """Resolve and encode the queries by the stages of the service."""
+        for position, query in enumerate(self.queries):
+            with at_position(position):
+                resolve(query, scorer.view)
+        encode(self.queries, scorer.model, scorer.view)
+        places = [place for place, query in enumerate(self.queries) if query.vector is not None]
+        vectors = np.zeros((len(places), scorer.model.bundle.manifest.dimension), np.float32)
+        for number, place in enumerate(places):
+            vectors[number] = self.queries[place].vector
+        out = _pairs([query.excluded for query in self.queries])
+        return Encoded(np.array(places, dtype=np.int64), vectors, out)
+
 
 class Scorer:
-    """Answers blocks of queries from a bundle and its overlay, by the stages of `ranking.batches.recommend`.
+    """Answers blocks of users from a bundle and its overlay, as `ranking.batches.recommend` does.
 
-    The items of an exact index are found by products of blocks, which gives the same answers; those of an
-    approximate index are found exactly too, so that answers have the items that the index misses. With
-    `by_index` each user is searched for by the bundle's own index, as over HTTP.
+    Users whose conditions are those of `query` but for their history are answered by one product (`shared`);
+    for others each query is ranked by the service. The items of an exact index are found by products of
+    blocks, which gives the same answers; those of an approximate index are found exactly too, so that answers
+    have the items that the index misses. With `by_index` each user is searched for by the bundle's own index,
+    as over HTTP.
     """
 
-    def __init__(self, bundle: Bundle, fresh: FreshItems, by_index: bool = False) -> None:
+    def __init__(
+        self,
+        bundle: Bundle,
+        fresh: FreshItems,
+        query: Query | None = None,
+        rules: Mapping[str, Rule] | None = None,
+        by_index: bool = False,
+    ) -> None:
         index = bundle.index if by_index else BlockedIndex(bundle.vectors)
         self.model = LoadedModel(bundle, Retriever(bundle, index), datetime.now(UTC))
         self.view = ItemView(bundle, fresh)
         ids = [*bundle.vocabulary.ids(range(len(bundle.vocabulary)))]
         ids += [fresh.id(row) for row in range(fresh.first_row, fresh.first_row + len(fresh.is_served))]
         self.items = id_column(ids, all(isinstance(item, int) for item in ids))
+        self.user_features = [feature.name for feature in bundle.user_features]
+        self.counted = CountedKinds(bundle.manifest, None if query is None else query.request.exclude_seen)
+        self.shared: SharedSearch | None = None
+        if query is not None and not by_index and are_shared(query, rules or {}, self.view):
+            self.shared = SharedSearch(query, self.view, self.model.retriever)
 
-    def encode(self, block: Block) -> None:
-        """Set the vector of each query. Raises DataError, which names the user, for an unreadable one."""
+    def encode(self, block: Block) -> Encoded:
+        """Encode the users. Raises DataError, which names the user, for an unreadable one."""
         try:
-            for position, query in enumerate(block.queries):
-                try:
-                    resolve(query, self.view)
-                except RequestError as error:
-                    error.position = position
-                    raise
-            encode(block.queries, self.model, self.view)
+            return block.encoded(self)
         except (RequestError, EncodingError) as error:
             user = block.users[error.position or 0]
             raise DataError(f"user {shown(user)}: {error.field} = {shown(error.value)}: {error}") from None
-
-    def ranked(self, block: Block) -> list[Ranking]:
-        """The ranking of each query; raises as `encode`."""
-        self.encode(block)
-        with one_thread():  # other threads rank other blocks
-            return rank(block.queries, self.model, self.view)
 
     def table(self, block: Block, is_whole: bool) -> pl.DataFrame:
         """The answers as rows of `user_id`, `rank` (from 1), `item_id`, `score` and `source`, best first.
 
         `is_whole`: ids of users are written as whole numbers, as all of the run print as such; else as texts.
         """
-        rankings = self.ranked(block)
-        counts = np.array([len(ranking.rows) for ranking in rankings], np.int64)
-        owners, firsts = np.repeat(np.arange(len(counts)), counts), np.cumsum(counts) - counts
-        rows = np.concatenate([NOTHING.rows, *(ranking.rows for ranking in rankings)])
-        sources = np.repeat(
-            np.array([_POPULAR * (ranking.plan.kind == "popularity") for ranking in rankings], np.uint32),
-            counts,
-        )
+        encoded = self.encode(block)
+        if self.shared is not None:
+            answers = self.shared.answers(len(block.users), encoded)
+        else:
+            assert isinstance(block, QueryBlock)
+            with one_thread():  # other threads rank other blocks
+                answers = Answers.of(rank(block.queries, self.model, self.view))
+        owners, ranks = np.nonzero(answers.rows >= 0)
+        rows = answers.rows[owners, ranks]
+        sources = np.where(answers.are_popular, np.uint32(_POPULAR), np.uint32(0))[owners]
         sources[rows >= self.view.fresh.first_row] = _FRESH
-        users = id_column(block.users, is_whole)
         return pl.DataFrame(
             {
-                "user_id": users.gather(owners),
-                "rank": (np.arange(len(rows)) - firsts[owners] + 1).astype(np.int32),
+                "user_id": id_column(block.users, is_whole).gather(owners),
+                "rank": (ranks + 1).astype(np.int32),
                 "item_id": self.items.gather(rows),
-                "score": np.concatenate([NOTHING.scores, *(ranking.scores for ranking in rankings)]),
+                "score": answers.scores[owners, ranks],
                 "source": pl.Series(SOURCES).gather(sources),
             }
         )
+
+
+def _pairs(rows: Sequence[NDArray[Any]]) -> Pairs:
+    """The rows of each user of a block, as pairs."""
+    owners = np.repeat(np.arange(len(rows)), list(map(len, rows)))
+    return Pairs(owners, np.concatenate([np.empty(0, np.int64), *rows]))
 
 
 def id_column(ids: Sequence[Id], is_whole: bool) -> pl.Series:

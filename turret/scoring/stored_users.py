@@ -12,7 +12,7 @@ import orjson
 
 from turret.data.errors import DataError, without_credentials
 from turret.data.vocabulary import STRANGER, Id, is_canonical_integer
-from turret.scoring.scorer import Block
+from turret.scoring.scorer import QueryBlock
 from turret.scoring.users import Load, are_whole, ids_of_file, in_blocks
 from turret.service.errors import HistoryUnavailableError, ServiceError
 from turret.service.overlay.fresh import FreshItems
@@ -174,8 +174,8 @@ class StoreUsers:
             for lines in in_blocks(file, size):
                 yield [orjson.loads(line) for line in lines]
 
-    def _loader(self, ids: Sequence[Id]) -> Callable[[], Block]:
-        return lambda: Block(ids, self._queries(ids))
+    def _loader(self, ids: Sequence[Id]) -> Callable[[], QueryBlock]:
+        return lambda: QueryBlock(ids, self._queries(ids))
 
     def _queries(self, ids: Sequence[Id]) -> list[Query]:
         queries: list[Query] = []

@@ -1,4 +1,4 @@
-"""The users of a run with the history of each: of prepared data, of the service's store, or of a file."""
+"""The users of a run: the contract of their sources, and those of a file."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -6,19 +6,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-import numpy as np
 import polars as pl
 
-from turret.data.errors import ColumnError, ConfigurationError, DataError, SourceError, brief
+from turret.data.errors import ColumnError, DataError, SourceError, brief
 from turret.data.manifest import hash_file
-from turret.data.prepared import HistoryEnd, PreparedData
-from turret.data.vocabulary import STRANGER, Id
-from turret.history.loading import all_negatives, kept_events
+from turret.data.vocabulary import Id
 from turret.scoring.conditions import request_of
-from turret.scoring.scorer import Block
+from turret.scoring.scorer import Block, QueryBlock
 from turret.service.ranking.query import NO_HISTORY, Query, make_query
-from turret.service.schemas.requests import RecommendRequest
-from turret.service.stores.contract import History
 
 Load = Callable[[], Block]
 Value = TypeVar("Value")
@@ -37,81 +32,6 @@ class UserSource(Protocol):
 
     def blocks(self, size: int) -> Iterator[Load]:
         """Yield a call for each block of `size` users that reads their histories, in any thread."""
-
-
-class DataUsers:
-    """The users of prepared data, or the `users` named, with all their events as a store would hold them.
-
-    `history` ends where the part begins that it names. Each user has their prepared features, as far as the
-    bundle reads them; those of the request come first. A user without events is answered as an unknown one.
-    """
-
-    def __init__(
-        self,
-        data: PreparedData,
-        request: RecommendRequest,
-        now: int,
-        limit: int,
-        features: Sequence[str],
-        users: Path | None = None,
-        history: HistoryEnd = "end",
-    ) -> None:
-        if data.has_queries:
-            raise ConfigurationError(
-                f"{data.folder} holds queries, which have no history; search for them instead"
-            )
-        self._data, self._now, self._limit = data, now, limit
-        # Any user has a stored history; the name itself changes no answer, and a copy for each takes time.
-        self._request = request.model_copy(update={"user_id": "user"})
-        prepared = {feature.name for feature in data.user_features.features}
-        self._features = [name for name in features if name in prepared]
-        self._users, self._ends = users, data.history_ends(history)
-        self._is_held_out = history != "end" and data.manifest.time.kind == "timestamp"
-        self._negatives = all_negatives(data, self._ends)
-        self._items = np.array(data.item_ids.ids(range(len(data.item_ids))), dtype=object)
-        self.count = len(data.users) if users is None else None
-        self.is_whole = data.users.kind == "integer" if users is None else are_whole(users)
-
-    def blocks(self, size: int) -> Iterator[Load]:
-        """Users in the order of the data, without the sessions of strangers, or in the order of the file."""
-        if self._users is not None:
-            for ids in ids_of_file(self._users, size):
-                yield lambda ids=ids: self._block(ids, [self._data.users.row(user) for user in ids])  # type: ignore[misc]
-            return
-        for rows in in_blocks(range(len(self._data.users)), size):
-            yield lambda rows=rows: self._of_rows(rows)  # type: ignore[misc]
-
-    def _of_rows(self, rows: Sequence[int]) -> Block:
-        ids = self._data.users.ids(rows)
-        known = [place for place, user in enumerate(ids) if not str(user).startswith(STRANGER)]
-        return self._block([ids[place] for place in known], [rows[place] for place in known])
-
-    def _block(self, ids: Sequence[Id], rows: Sequence[int | None]) -> Block:
-        known = np.array(sorted({row for row in rows if row is not None}), dtype=np.int64)
-        ends = np.asarray(self._ends[known])
-        events = kept_events(self._data, self._negatives, known, self._limit, self._now, ends)
-        counts = np.bincount(events.owners, minlength=len(known))
-        bounds = np.concatenate([[0], np.cumsum(counts)]).tolist()
-        items, times = self._items[events.items].tolist(), events.stored.tolist()
-        kinds = [events.names[code] for code in events.codes.tolist()] if any(events.names) else []
-        places = {int(row): place for place, row in enumerate(known)}
-        queries = []
-        for row in rows:
-            history, now = NO_HISTORY, self._now
-            if row is not None:
-                if self._is_held_out and self._ends[row] < self._data.offsets[row + 1]:
-                    now = int(self._data.times[self._ends[row]])  # of the target, as an evaluation asks
-                chosen = slice(bounds[places[row]], bounds[places[row] + 1])
-                history = History(items[chosen], times[chosen], kinds[chosen])
-            queries.append(make_query(self._request_of(row), history, (), now))
-        return Block(ids, queries)
-
-    def _request_of(self, row: int | None) -> RecommendRequest:
-        if row is None or not self._features:
-            return self._request
-        values = self._data.user_features.raw(row)
-        features = {name: values[name] for name in self._features if name in values} | self._request.features
-        return self._request.model_copy(update={"features": features})
 
 
 class FileUsers:
@@ -155,7 +75,7 @@ class FileUsers:
             if request.user_id is None:
                 raise DataError(f"row {number} of {self._path} has no user_id; name a user in each row")
             queries.append(make_query(request, NO_HISTORY, (), self._now))
-        return Block([_id(query.request.user_id) for query in queries], queries)
+        return QueryBlock([_id(query.request.user_id) for query in queries], queries)
 
 
 def _id(user: Id | None) -> Id:

@@ -10,7 +10,7 @@ import polars as pl
 from turret.data.errors import ConfigurationError
 from turret.data.files import ArrayFile, new_file, scratch_folder
 from turret.scoring.parts import polars_errors_told
-from turret.scoring.run import PART, Users, run
+from turret.scoring.run import PART, Run, Users, write_tables
 from turret.scoring.scorer import Block, Scorer, id_column
 from turret.scoring.stored_users import OpenStore
 from turret.service.overlay.fresh import empty_overlay
@@ -44,7 +44,7 @@ def write_vectors(bundle: Bundle, of: Of, target: Path, source: Users | None = N
 
     A Parquet file has the columns `item_id` or `user_id`, and `vector`; a `.npy` file has the vectors [R, D],
     and `NAME.ids.jsonl` beside it the id of each row, a line each. Users without a known item have no vector.
-    Raises ConfigurationError for another target, and as `run.run`.
+    Raises ConfigurationError for another target, and as `run.write_tables`.
     """
     if target.suffix not in (".parquet", ".npy"):
         raise ConfigurationError(f"{target}: name a .parquet file, or a .npy file, with the ids beside it")
@@ -55,7 +55,7 @@ def write_vectors(bundle: Bundle, of: Of, target: Path, source: Users | None = N
     scoring, without = bundle.manifest.scoring, 0
     metadata = {"version": bundle.manifest.version, **scoring_of(scoring)}
     if target.suffix == ".parquet" and of == "users" and source is not None:
-        report = run("vectors", _user_table, bundle, source, target, {}, False, part, metadata)
+        report = write_tables("vectors", _user_table, Run(bundle, source, target, part=part), metadata)
         rows, without = report.rows, report.users - report.rows
     elif target.suffix == ".parquet":
         table = _item_table(bundle, source)
@@ -73,10 +73,9 @@ def write_vectors(bundle: Bundle, of: Of, target: Path, source: Users | None = N
 
 
 def _user_table(scorer: Scorer, block: Block, is_whole: bool) -> pl.DataFrame:
-    scorer.encode(block)
-    known = [place for place, query in enumerate(block.queries) if query.vector is not None]
-    vectors = [block.queries[place].vector for place in known]
-    return _table("user_id", id_column([block.users[place] for place in known], is_whole), vectors, scorer)
+    encoded = scorer.encode(block)
+    users = [block.users[place] for place in encoded.places.tolist()]
+    return _table("user_id", id_column(users, is_whole), encoded.vectors, scorer)
 
 
 def _item_table(bundle: Bundle, source: Users | None) -> pl.DataFrame:
