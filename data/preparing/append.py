@@ -17,8 +17,8 @@ from turret.data.configuration import override
 from turret.data.errors import ConfigurationError, DataError
 from turret.data.events.dropped_rows import NO_KIND, PrepareReport, describe_dropped
 from turret.data.events.event_arrays import PIECE, EventFiles, Events
-from turret.data.events.events import Log
 from turret.data.events.ids import as_keys
+from turret.data.events.log import Log
 from turret.data.histories.accounts import left_out_of, save_left_out
 from turret.data.histories.histories import Histories, build_histories
 from turret.data.manifest import BadRows, DataManifest, Removed, hash_all
@@ -231,7 +231,7 @@ def _columns(
 
     A file that `turret history dump` wrote has the usual names, "kind" for kinds and "session_id".
     """
-    existing, schema = shared_columns(source), source.parts[0][1].frame.collect_schema()
+    existing, schema = shared_columns(source.parts), source.parts[0][1].frame.collect_schema()
     names = manifest.columns.model_dump()
     for role, dumped in (("kind", "kind"), ("session", "session_id")):
         if names[role] is not None and names[role] not in existing and dumped in existing:

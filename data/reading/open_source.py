@@ -46,6 +46,13 @@ def open_source(
         place = config.queries.source
         table = scan(copies.get(place, Path(place)), config.format, work)
         source = open_queries(config.queries, config, table, tables.get("items"))
+    elif config.sources:
+        logs = [
+            (settings, scan(copies.get(file, Path(file)), settings.format, work, engine))
+            for settings in config.sources
+            for file in settings.file
+        ]
+        source = Source(tuple((None, table) for _, table in logs), sources=tuple(logs))
     elif isinstance(config.split, FilesSplit):
         files = (config.split.train, config.split.validation, config.split.test)
         parts = (
