@@ -146,15 +146,15 @@ def prepare(
 
 
 @app.command()
-@with_settings("on_bad", "format", "columns", "items", "users", "filters.default_kind")
+@with_settings("source_files", "on_bad", "format", "columns", "items", "users", "filters.default_kind")
 def append(
     source: Annotated[
-        str,
+        str | None,
         typer.Argument(
-            metavar="SOURCE",
+            metavar="[SOURCE]",
             help="New events, as `turret history dump` writes them, or as a log; also by URL.",
         ),
-    ],
+    ] = None,
     target: Annotated[
         str, typer.Option("--to", metavar="DIR", help="Prepared data, or its URL in an object store.")
     ] = str(PREPARED),
@@ -163,14 +163,15 @@ def append(
     """Add new events to prepared data, without reading the old log again.
 
     The result is that of preparing all events again with the settings of the first time. Events that the
-    data has already are left out. Columns are those of the first log, or have usual names.
+    data has already are left out. Columns are those of the first log, or have usual names; a file of one of
+    its [[sources]] is named by --source.
 
     Example: `turret data append events.parquet --to var/prepared`
     """
     from turret.data.object_stores import changed_prepared, is_url
     from turret.data.preparing.append import append as append_events
 
-    place = source if is_url(source) else Path(source)
+    place = source if source is None or is_url(source) else Path(source)
     with changed_prepared(target) as folder:
         report = append_events(place, folder, given_settings(options))
     print("\n".join(report.prepared.warnings))

@@ -79,8 +79,7 @@ def validate(
     """
     further = forms or [()] * len(sources)
     raw = [_raw_source(source, those, engine) for source, those in zip(sources, further, strict=True)]
-    _refuse_other_times(raw)
-    raw, notes = _with_users(raw, filters.session_gap)
+    raw, notes = _with_users(_with_one_order(raw), filters.session_gap)
     validated = [_validated(source, kinds, filters, catalog) for source in raw]
     changed = [column for source in validated for column in source.ids.values() if column.is_changed]
     return Log(
@@ -109,9 +108,17 @@ def _raw_source(source: LogSource, forms: Sequence[str], engine: Engine) -> _Raw
     return _RawSource(source, raw, time, ids, numeric, names)
 
 
-def _refuse_other_times(sources: Sequence[_RawSource]) -> None:
-    first = sources[0]
-    for other in sources[1:]:
+def _with_one_order(sources: list[_RawSource]) -> list[_RawSource]:
+    """Return the sources with times of one kind, that of those which have times.
+
+    Raises ColumnError for times of two kinds, which have no common order.
+    """
+    if len({source.time.kind for source in sources}) == 1:
+        return sources
+    has_times = [not _is_without_times(source) for source in sources]
+    timed = [source for source, is_timed in zip(sources, has_times, strict=True) if is_timed] or sources
+    first = timed[0]
+    for other in timed[1:]:
         if other.time.kind != first.time.kind:
             raise ColumnError(
                 f"the times of the source {first.source.settings.name!r} are of the kind {first.time.kind!r} "
@@ -119,6 +126,22 @@ def _refuse_other_times(sources: Sequence[_RawSource]) -> None:
                 f"{other.time.kind!r} ({other.time.note}), and have no common order; name other columns with "
                 "columns.time, or the unit with columns.time_unit"
             )
+    none = TimeReader(
+        first.time.kind,
+        pl.lit(None, pl.Int64),
+        "no row has a readable time",
+        per_second=first.time.per_second,
+    )
+    return [
+        source if is_timed else replace(source, time=none)
+        for source, is_timed in zip(sources, has_times, strict=True)
+    ]
+
+
+def _is_without_times(source: _RawSource) -> bool:
+    with readable(source.source.path):
+        times = source.rows.first(1, lambda frame: frame.select(time=source.time.value).drop_nulls())
+    return times.is_empty()
 
 
 def _with_users(sources: list[_RawSource], gap: str | None) -> tuple[list[_RawSource], tuple[str, ...]]:

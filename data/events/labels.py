@@ -150,19 +150,16 @@ def refuse_absent_kinds(
 ) -> None:
     """Raise ColumnError for a kind of the table that no row has: a misspelt kind would remove events.
 
-    The kind of returns, which needs no return in the log, is not looked for.
+    Kinds that the settings of a source name are not looked for: no event is lost by one that has no rows.
     """
-    absent = {*kinds} - {default, *(source.settings.return_kind for source in sources)}
-    absent -= {source.settings.kind for source in sources}
-    sources = [source for source in sources if source.columns.kind is not None]
+    absent = {*kinds} - {default}
+    absent -= {kind for source in sources for kind in source.settings.named_kinds}
+    sources = [source for source in sources if source.columns.kind is not None and not source.settings.kinds]
     if not sources or not absent:
         return
     frequencies = Counter[str]()
     for source in sources:
-        names = source.settings.kinds
-        for value, count in _values_of_kinds(source, engine).items():
-            if not names or value in names:
-                frequencies[names.get(value, value)] += count
+        frequencies.update(_values_of_kinds(source, engine))
     absent -= frequencies.keys()
     if not absent:
         return

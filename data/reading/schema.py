@@ -1,6 +1,6 @@
 """The settings of `turret data prepare`, from TOML and from the command line."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -209,6 +209,15 @@ def files_of_sources(texts: Sequence[str]) -> dict[str, str]:
             raise ConfigurationError(_named_twice(name))
         files[name] = file
     return files
+
+
+def refuse_unknown_sources(files: Mapping[str, str], names: Sequence[Any]) -> None:
+    """Raise ConfigurationError for a file by the name of a source that is none of `names`."""
+    if unknown := [name for name in files if name not in names]:
+        raise ConfigurationError(
+            f"--source {unknown[0]}:{files[unknown[0]]}: no entry of [[sources]] is called {unknown[0]!r}; "
+            f"the entries are {', '.join(map(str, names))}"
+        )
 
 
 def _named_twice(name: str) -> str:
@@ -549,11 +558,8 @@ def _sources(settings: dict[str, Any]) -> Any:
     if not all(isinstance(entry, dict) for entry in entries):
         return entries
     names = [entry.get("name") for entry in entries]
-    if entries and (unknown := [name for name in files if name not in names]):
-        raise ConfigurationError(
-            f"--source {unknown[0]}:{files[unknown[0]]}: no entry of [[sources]] is called {unknown[0]!r}; "
-            f"the entries are {', '.join(map(str, names))}"
-        )
+    if entries:
+        refuse_unknown_sources(files, names)
     whole = []
     for entry in entries or [{"name": name} for name in files]:
         named = {"file": files[entry["name"]]} if entry.get("name") in files else {}

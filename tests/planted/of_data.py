@@ -109,6 +109,51 @@ def a_login_reaches_across_the_pause_that_ends_a_session(original: Any, *others:
     return original(*others[:-1], None)
 
 
+@planted("data.events.events:with_strangers", "data/test_sources.py")
+def a_login_names_the_sessions_of_its_own_source_alone(
+    original: Any, sources: Any, part: Any, gap: Any
+) -> Any:
+    rows, notes = zip(*(original([source], part, gap) for source in sources), strict=True)
+    return [of_source for (of_source,) in rows], notes[0]
+
+
+@planted("data.events.events:unknown_value", "data/test_sources.py")
+def a_value_that_has_no_kind_is_left_out_in_silence(original: Any, columns: Any, settings: Any) -> Any:
+    return []
+
+
+@planted("data.events.events:_quantity", "data/test_sources.py")
+def quantities_of_a_source_have_the_sign_of_its_file(
+    original: Any, columns: Any, settings: Any, schema: Any
+) -> Any:
+    return original(columns, settings.model_copy(update={"quantity_sign": 1}), schema)
+
+
+@planted("data.events.log:Log.checked", "data/test_sources.py")
+def half_of_all_sources_may_be_bad_in_one(original: Any, self: Any, count: Any, bad_rows: Any) -> Any:
+    every = original(self, count, bad_rows)
+    files = [file for rows in every for file in rows.files]
+    return [type(every[0])(files, count, [bad for rows in every for bad in rows.bad_rows])]
+
+
+@planted("data.events.log:SourceRows.prefix", "data/test_sources.py")
+def bad_rows_are_counted_over_all_sources(original: Any, self: Any) -> Any:
+    return ""
+
+
+@planted("data.events.events:kind_name", "data/test_sources.py")
+def a_map_of_values_to_kinds_is_not_read(original: Any, columns: Any, settings: Any, *others: Any) -> Any:
+    return original(columns, settings.model_copy(update={"kinds": {}}), *others)
+
+
+@planted("data.preparing.append:_with_columns", "data/test_sources.py")
+def an_appended_file_of_a_source_has_the_columns_of_a_dump(
+    original: Any, source: Any, manifest: Any, *others: Any
+) -> Any:
+    settings = {name: value for name, value in manifest.settings.items() if name != "sources"}
+    return original(source, manifest.model_copy(update={"settings": settings}), *others)
+
+
 @planted("data.preparing.append:_known", "data/test_append.py")
 def an_appended_event_that_the_data_has_already_is_added_again(original: Any, events: Any) -> Any:
     return np.zeros_like(original(events))

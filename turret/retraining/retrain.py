@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 
 import numpy as np
 
@@ -243,6 +244,8 @@ def add_stored(
 ) -> str:
     """Dump the events that the data may lack, and append them if `accept` takes the data with them.
 
+    The files of sources are appended with them, in one log.
+
     A repeated call changes nothing. Returns a sentence about events that the data can't take, empty for none.
 
     The range begins `--late` days before the newest event of the data or the last dump for a training,
@@ -263,21 +266,25 @@ def add_stored(
     )
     times = TimeRange(int(known - settings.late * _DAY), until)
     target = state.dump(settings.work)
+    stored: Path | None = target
     try:
         dumped_events = dump_histories(read_settings(store=settings.store), times, target)
+        report(dumped_events.sentence(target).partition("; the next dump")[0])
     except EmptyRangeError as empty:
         report(str(empty).partition(", so nothing")[0])
-        return ""
-    report(dumped_events.sentence(target).partition("; the next dump")[0])
+        if not settings.sources:
+            return ""
+        stored = None
     options = {"on_bad": "drop=any", "items": settings.items, "users": settings.users}
-    appended = append(target, settings.data, options, accept)
+    appended = append(stored, settings.data, {**options, "source_files": settings.sources}, accept)
     if open_data(settings).fingerprint == appended.prepared.manifest.fingerprint:
         for line in (*appended.prepared.warnings, appended.sentence()):
             report(line)
-    target.unlink()  # events are personal data
+    target.unlink(missing_ok=True)  # events are personal data
     if not appended.lost:
         return ""
-    return f"{counted(appended.lost, 'stored event')} can't be used: {appended.dropped}."
+    noun = "event" if settings.sources else "stored event"
+    return f"{counted(appended.lost, noun)} can't be used: {appended.dropped}."
 
 
 def count_new(
