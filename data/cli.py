@@ -62,6 +62,10 @@ def synth(
     messy: Annotated[
         bool, typer.Option("--messy", help="A log as people bring it: kinds, repeats, strangers, robots.")
     ] = False,
+    sources: Annotated[
+        bool,
+        typer.Option("--sources", help="The messy log in two files, a web log and orders, with settings."),
+    ] = False,
     users: Annotated[int | None, typer.Option(help="Number of users (5,000; messy 4,000).")] = None,
     items: Annotated[int | None, typer.Option(help="Number of items (2,000; messy 1,500).")] = None,
     events_per_user: Annotated[
@@ -88,7 +92,7 @@ def synth(
         if messy
         else load_configuration(SyntheticConfig, overrides=overrides)
     )
-    report = synthesise(config, target, overwrite)
+    report = synthesise(config, target, overwrite, sources)
     print(
         f"{report.events:,} events of {report.users:,} users and {report.items:,} items, "
         f"{report.first:%Y-%m-%d} to {report.last:%Y-%m-%d}, in {report.folder}"
