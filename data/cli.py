@@ -45,9 +45,9 @@ def fetch(
 
     Example: `turret data fetch movielens-1m --to var/data`
     """
+    from turret.data.fetching.datasets import DATASETS
+    from turret.data.fetching.datasets import fetch as fetch_dataset
     from turret.data.object_stores import fetch_prepared, is_url
-    from turret.data.reading.datasets import DATASETS
-    from turret.data.reading.datasets import fetch as fetch_dataset
 
     if is_url(name):
         print(f"{without_credentials(name)} is in {fetch_prepared(name, target)}")

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from turret.data.configuration import Place
 from turret.data.errors import ConfigurationError, SourceError
-from turret.data.object_stores import Place
 from turret.data.reading.movielens import WANTED, is_movielens, open_movielens
 from turret.data.reading.queries import open_queries
 from turret.data.reading.readers import (

@@ -90,7 +90,7 @@ def test_rows_without_a_catalog_entry_are_dropped(tmp_path: Path, settings: Retr
     assert add_stored(settings, BEGUN, []).startswith("1 stored event can't be used: item not in the items")
     assert len(open_data(settings).event_items) == len(LOG) + 1  # i9 is not in the catalog
     items.write_text(items.read_text() + "i9,New\n")
-    add_stored(replace(settings, items=items, late=9.0), BEGUN, [])
+    add_stored(replace(settings, items=str(items), late=9.0), BEGUN, [])
     assert len(open_data(settings).event_items) == len(LOG) + 2
 
 

@@ -69,10 +69,12 @@ class RetrainSettings:
         ),
     ] = None
     items: Annotated[
-        Path | None, Option(metavar="FILE", help="The file of items (that of the first preparation).")
+        str | None,
+        Option(metavar="FILE", help="The file of items, or its URL (that of the first preparation)."),
     ] = None
     users: Annotated[
-        Path | None, Option(metavar="FILE", help="The file of users (that of the first preparation).")
+        str | None,
+        Option(metavar="FILE", help="The file of users, or its URL (that of the first preparation)."),
     ] = None
     metric: Annotated[
         str,
