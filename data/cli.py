@@ -46,9 +46,9 @@ def fetch(
 
     Example: `turret data fetch movielens-1m --to var/data`
     """
+    from turret.data.fetching.datasets import DATASETS
+    from turret.data.fetching.datasets import fetch as fetch_dataset
     from turret.data.object_stores import fetch_prepared, is_url
-    from turret.data.reading.datasets import DATASETS
-    from turret.data.reading.datasets import fetch as fetch_dataset
 
     if is_url(name):
         print(f"{without_credentials(name)} is in {fetch_prepared(name, target)}")
@@ -62,6 +62,10 @@ def synth(
     target: Annotated[Path, typer.Argument(metavar="DIR", help="The new folder.")] = Path("var/shop"),
     messy: Annotated[
         bool, typer.Option("--messy", help="A log as people bring it: kinds, repeats, strangers, robots.")
+    ] = False,
+    sources: Annotated[
+        bool,
+        typer.Option("--sources", help="The messy log in two files, a web log and orders, with settings."),
     ] = False,
     users: Annotated[int | None, typer.Option(help="Number of users (5,000; messy 4,000).")] = None,
     items: Annotated[int | None, typer.Option(help="Number of items (2,000; messy 1,500).")] = None,
@@ -89,7 +93,7 @@ def synth(
         if messy
         else load_configuration(SyntheticConfig, overrides=overrides)
     )
-    report = synthesise(config, target, overwrite)
+    report = synthesise(config, target, overwrite, sources)
     print(
         f"{report.events:,} events of {report.users:,} users and {report.items:,} items, "
         f"{report.first:%Y-%m-%d} to {report.last:%Y-%m-%d}, in {report.folder}"
@@ -147,15 +151,17 @@ def prepare(
 
 
 @app.command()
-@with_settings("on_bad", "format", "columns", "items", "users", *QUERIES, "filters.default_kind")
+@with_settings(
+    "source_files", "on_bad", "format", "columns", "items", "users", *QUERIES, "filters.default_kind"
+)
 def append(
     source: Annotated[
-        str,
+        str | None,
         typer.Argument(
-            metavar="SOURCE",
+            metavar="[SOURCE]",
             help="New events, as `turret history dump` writes them, or as a log; also by URL, or a database.",
         ),
-    ],
+    ] = None,
     target: Annotated[
         str, typer.Option("--to", metavar="DIR", help="Prepared data, or its URL in an object store.")
     ] = str(PREPARED),
@@ -164,15 +170,16 @@ def append(
     """Add new events to prepared data, without reading the old log again.
 
     The result is that of preparing all events again with the settings of the first time. Events that the
-    data has already are left out. Columns are those of the first log, or have usual names. Of a database, the
-    query of the first time is run again unless --sql names another; :since is the newest event of the data.
+    data has already are left out. Columns are those of the first log, or have usual names; a file of one of
+    its [[sources]] is named by --source. Of a database, the query of the first time is run again unless --sql
+    names another; :since is the newest event of the data.
 
     Example: `turret data append events.parquet --to var/prepared`
     """
     from turret.data.object_stores import changed_prepared, is_url
     from turret.data.preparing.append import append as append_events
 
-    place = source if is_url(source) else Path(source)
+    place = source if source is None or is_url(source) else Path(source)
     with changed_prepared(target) as folder:
         report = append_events(place, folder, given_settings(options))
     print("\n".join(report.prepared.warnings))

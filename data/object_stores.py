@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
+from urllib.parse import urlsplit
 
 from turret.data.configuration import Place as Place
 from turret.data.configuration import is_url as is_url
@@ -21,6 +22,7 @@ from turret.data.errors import (
     without_credentials,
 )
 from turret.data.extras import install_command
+from turret.data.fetching.downloads import download, is_web
 from turret.data.files import new_folder, scratch_folder, temporary_folder
 from turret.data.manifest import MANIFEST, DataManifest, hash_files
 
@@ -118,11 +120,12 @@ TABLE = "table://"
 
 @contextmanager
 def local_copies(urls: Sequence[str], target: Path, has_tables: bool = False) -> Iterator[dict[Place, Path]]:
-    """Yield copies of the objects by URL, in a hidden folder beside `target` that goes with the block.
+    """Yield copies of objects and of files of the web by URL, in a hidden folder that goes with the block.
 
-    A table of a catalog has the path of a copy that the block itself writes, if it can (`has_tables`). A
-    `TurretError` of the block names the URLs and not the copies. Raises SourceError for a URL with nothing
-    at it, for a table that the block can't write, and as `Objects` does.
+    The folder is beside `target`. A table of a catalog has the path of a copy that the block itself writes,
+    if it can (`has_tables`). A `TurretError` of the block names the URLs and not the copies. Raises
+    SourceError for a URL with nothing at it, for a table that the block can't write, and as `Objects` does,
+    and FetchError as `download` does.
     """
     copies = dict[Place, Path]()
     with temporary_folder(target.parent / f".{target.name}.{uuid.uuid4().hex}.new") as folder:
@@ -133,6 +136,11 @@ def local_copies(urls: Sequence[str], target: Path, has_tables: bool = False) ->
                         f"{url} is a table of a catalog, which Spark reads; name it with --engine"
                     )
                 copies[url] = folder / str(len(copies))
+                continue
+            if is_web(url):
+                copies[url] = folder / str(len(copies)) / (PurePosixPath(urlsplit(url).path).name or "file")
+                copies[url].parent.mkdir()
+                download(url, copies[url])
                 continue
             objects = Objects(url)
             sizes = objects.sizes()

@@ -31,6 +31,10 @@ class Rows(ABC):
         """Return the rows that `step` makes of each piece; a row must not depend on other rows."""
 
     @abstractmethod
+    def and_others(self, others: "Sequence[Rows]") -> "Rows":
+        """Return these rows and then those of `others`, of the same engine and with the same columns."""
+
+    @abstractmethod
     def head(self, count: int) -> "Rows":
         """Return the first `count` rows, as one piece."""
 
@@ -56,6 +60,11 @@ class LocalRows(Rows):
     def then(self, step: Query) -> "LocalRows":
         """Return the rows with one more step."""
         return LocalRows(step(self.frame))
+
+    def and_others(self, others: Sequence[Rows]) -> "LocalRows":
+        """Return these rows and then those of `others`."""
+        frames = [rows.frame for rows in (self, *others) if isinstance(rows, LocalRows)]
+        return LocalRows(pl.concat(frames))
 
     def head(self, count: int) -> "LocalRows":
         """Return the first rows."""

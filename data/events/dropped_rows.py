@@ -12,6 +12,7 @@ from turret.data.progress import counted
 OnBad = Literal["error", "drop", "drop=any"]
 UNREADABLE_TIME, NO_KIND = "unreadable time", "missing kind"
 UNREADABLE_WEIGHT, UNREADABLE_QUANTITY = "unreadable weight", "unreadable quantity"
+UNKNOWN_VALUE = "value without a kind"
 WRONG_CLOCK = "time before 1990 or in the future"
 INEXACT = "too large for a float to hold exactly"
 ROUNDED = "rounded by a spreadsheet"
@@ -126,6 +127,7 @@ def _hints(bad_rows: Sequence[BadRows], removed: Sequence[Removed] = ()) -> list
         NO_KIND: "`--default-kind` of `turret data prepare` or `append` gives them a kind",
         REPEATED_ID: "of the rows of one id dropping keeps the first alone, so give a file of one row an id, "
         "with a column for each property",
+        UNKNOWN_VALUE: "give each value a kind in the kinds of its source, perhaps an ignored one",
         INEXACT: "export such ids as integers or texts",
         ROUNDED: "export them from the source itself, or format the column as text before saving it",
     }

@@ -1,16 +1,15 @@
 """Validation of the rows of a log: each is an event, a bad row, or removed by a filter."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
 import polars.selectors as cs
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from turret.data.errors import ColumnError, brief
 from turret.data.events.dropped_rows import (
@@ -22,7 +21,7 @@ from turret.data.events.dropped_rows import (
     UNREADABLE_WEIGHT,
     WRONG_CLOCK,
 )
-from turret.data.events.event_arrays import PIECE, EventFiles, Events
+from turret.data.events.event_arrays import EventFiles, Events
 from turret.data.events.ids import IdColumn, IdInterner, as_keys, changed_note, id_columns
 from turret.data.events.labels import (
     KIND,
@@ -32,212 +31,175 @@ from turret.data.events.labels import (
     kind_name,
     label_value,
     one_row_an_item,
+    unknown_value,
 )
-from turret.data.events.sessions import hashed, with_strangers
-from turret.data.kinds import KindTable, negative_kinds, read_kinds, row_codes
-from turret.data.manifest import BadRows, Columns, Removed
+from turret.data.events.log import COLUMNS, PART, VERDICT, WEIGHT_FILTER, Log, SourceRows
+from turret.data.events.sessions import id_text, with_strangers
+from turret.data.kinds import KindTable, negative_kinds, row_codes
+from turret.data.manifest import Columns
 from turret.data.reading.numbers import is_rounded, number_in
-from turret.data.reading.queries import ORDER
-from turret.data.reading.schema import FilterSettings, PrepareConfig, nulls_of
-from turret.data.reading.tables import EXAMPLES, ROW, Table, have_common_type, readable
-from turret.data.reading.times import TimeReader, choose_reader, further_forms
-from turret.data.rows import LOCAL, Engine, LocalRows, Rows
+from turret.data.reading.schema import FilterSettings, SourceSettings, nulls_of
+from turret.data.reading.tables import ROW, LogSource, Table, have_common_type, readable
+from turret.data.reading.times import TimeReader, choose_reader
+from turret.data.rows import LOCAL, Engine, Rows
 from turret.data.vocabulary import ID_LENGTH
 
-PART, VERDICT = "__part", "__verdict"
-WEIGHT_FILTER = "min_weight"
-_FILTERS = (KIND_FILTER, NO_KIND, WEIGHT_FILTER)
 _IDS = {"raw_user": "user", "raw_item": "item"}
-_COLUMNS = ("times", "weights", "parts", "labels", "kinds", "sessions")
 
 
 @dataclass(frozen=True)
-class Log:
-    """A validated log.
+class _RawSource:
+    """The raw columns of a source, with the readers of its times and ids.
 
-    `rows` has one row per source row: ROW, PART, `user` and `item` (ids as keys, see `data.events.ids`),
-    `time`, `weight`, `session`, LABEL and KIND (if any), the raw columns as `raw_...`, and VERDICT: null for
-    an event, else the reason why the row is no event. `kinds` is the table of kinds. `notes` are sentences
-    for people, and so are `doubts`, which are about ids that are changed on reading. `numeric` tells by role
-    whether ids are numbers in the source, or texts that may be numbers, as in CSV. `tables` has the table of
-    each part, and `names` the source names of the raw columns.
+    `names` are the names of the raw columns in the source, and `numeric` is that of `SourceRows`.
     """
 
+    source: LogSource
     rows: Rows
     time: TimeReader
-    has_weights: bool
-    has_labels: bool
-    kinds: KindTable
-    notes: tuple[str, ...]
-    doubts: tuple[str, ...]
+    ids: dict[str, IdColumn]
     numeric: dict[str, bool]
-    tables: dict[int | None, Table]
     names: dict[str, str]
-
-    @property
-    def path(self) -> Path:
-        """The file of the first part, for messages."""
-        return next(iter(self.tables.values())).path
-
-    @property
-    def has_parts(self) -> bool:
-        """Whether the source states the part of each event."""
-        return None not in self.tables
-
-    def columns(self) -> dict[str, DTypeLike]:
-        """Return the types of this log's columns of `data.events.event_arrays.Events`."""
-        rows = pl.DataFrame(schema=self.values().schema())
-        users_and_items: dict[str, DTypeLike] = {"users": np.int32, "items": np.int32}
-        return users_and_items | {name: rows[name].to_numpy().dtype for name in _COLUMNS if name in rows}
-
-    def pieces(self) -> Iterator[pl.DataFrame]:
-        """Yield the `values` of rows of this process in batches."""
-        values = self.values()
-        assert isinstance(values, LocalRows)
-        with readable(self.path):
-            yield from values.frame.collect_batches(chunk_size=PIECE, engine="streaming")
-
-    def values(self) -> Rows:
-        """Return all rows in order: ids as keys, the other columns of `Events`, VERDICT, and LABEL if any."""
-        label = pl.col(KIND) >= 0 if self.kinds else pl.lit(True)
-        has_column = LABEL in self.rows.schema()
-        columns = {"times": pl.col("time")}
-        if self.has_weights:
-            columns["weights"] = pl.col("weight")
-        if self.has_parts:
-            columns["parts"] = pl.col(PART)
-        if self.has_labels:
-            columns["labels"] = (label & (pl.col(LABEL) == 1) if has_column else label).cast(pl.Int8)
-        if self.kinds:
-            columns["kinds"] = pl.col(KIND)
-        if "session" in self.rows.schema():
-            columns["sessions"] = hashed(pl.col("session"))
-        names = ["user", "item", VERDICT, *[LABEL] * has_column]
-        return self.rows.then(lambda frame: frame.select(*names, **columns))
-
-    def dropped_rows(self, counts: Mapping[str, int]) -> tuple[list[BadRows], list[Removed]]:
-        """Return bad rows by kind, with examples, and removed rows by filter, from `counts` by verdict."""
-        removed = [Removed(filter=name, events=counts[name]) for name in _FILTERS if name in counts]
-        bad = [
-            BadRows(kind=kind, count=counts[kind], examples=self._examples(kind))
-            for kind in sorted(counts)
-            if kind not in _FILTERS
-        ]
-        return bad, removed
-
-    def further_forms(self) -> tuple[str, ...]:
-        """Return the formats of the times that could not be read, as far as the formats are known."""
-        if self.rows.schema()["raw_time"] != pl.String:
-            return ()
-        is_unread = pl.col(VERDICT) == UNREADABLE_TIME
-        with readable(self.path):
-            unread = self.rows.first(PIECE, lambda frame: frame.filter(is_unread).select("raw_time"))
-        return further_forms(self.time, unread["raw_time"], self.names["raw_time"])
-
-    def verdicts_by_kind(self) -> dict[str, Counter[str | None]]:
-        """Count the rows of each target and signal by verdict, None for events, without filtered rows."""
-        is_filtered = pl.col(VERDICT).is_in(_FILTERS).fill_null(False)
-        names = read_kinds(self.kinds)
-        verdicts = {name: Counter[str | None]() for name in names}
-        with readable(self.path):
-            counts = self.rows.collect(lambda frame: frame.filter(~is_filtered).group_by(KIND, VERDICT).len())
-        for code, verdict, count in counts.iter_rows():
-            if code is not None and code >= 0:
-                verdicts[names[code]][verdict] += count
-        return verdicts
-
-    def bad_rows_of_kind(self, name: str, verdicts: Mapping[str | None, int]) -> list[BadRows]:
-        """Return the bad rows of one kind of events as `dropped_rows` does for all kinds."""
-        is_of_kind = pl.col(KIND) == row_codes(self.kinds)[name]
-        return [
-            BadRows(
-                kind=f"rows of the kind {name}: {verdict}",
-                count=count,
-                examples=self._examples(verdict, is_of_kind),
-            )
-            for verdict, count in verdicts.items()
-            if verdict is not None
-        ]
-
-    def _examples(self, verdict: str, condition: pl.Expr | bool = True) -> list[dict[str, Any]]:
-        raw = [name for name in self.rows.schema().names() if name.startswith("raw_")]
-        matches = (pl.col(VERDICT) == verdict) & condition
-        with readable(self.path):
-            rows = self.rows.first(EXAMPLES, lambda frame: frame.filter(matches).select(ROW, PART, *raw))
-        if verdict == WRONG_CLOCK:
-            day = self.time.value.cast(pl.Datetime("ms")).dt.date()
-            rows = rows.with_columns(pl.format("{} ({})", "raw_time", day).alias("raw_time"))
-        return [self._example(row) for row in rows.iter_rows(named=True)]
-
-    def _example(self, row: dict[str, Any]) -> dict[str, Any]:
-        part, number = row.pop(PART), row.pop(ROW)
-        table = self.tables[part]
-        named = {} if part is None else {"file": table.path.name}
-        shown = {self.names[raw]: value for raw, value in row.items() if self.names[raw] != ORDER}
-        values = {name: None if value is None else str(value) for name, value in shown.items()}
-        return {**named, **table.place(number), **values}
 
 
 def validate(
-    parts: Sequence[tuple[int | None, Table]],
-    columns: Columns,
-    config: PrepareConfig,
+    sources: Sequence[LogSource],
+    kinds: KindTable,
+    filters: FilterSettings,
     catalog: pl.Series | None = None,
-    forms: Sequence[str] = (),
+    forms: Sequence[Sequence[str]] = (),
     engine: Engine = LOCAL,
 ) -> Log:
-    """Validate the rows of all parts; `catalog` are the ids of the items file, as text.
+    """Validate the rows of all sources; `catalog` are the ids of the items file, as text.
 
-    `forms` are formats of times that the first rows do not show; `engine` reads the rows.
+    `forms` are formats of times that the first rows of each source do not show; `engine` reads the rows.
 
-    Raises ColumnError when columns differ in type between parts, or don't fit their role.
+    Raises ColumnError when columns differ in type between parts, or don't fit their role, and when the times
+    of two sources are of different kinds.
     """
-    form, filters, kinds = config.format, config.filters, config.kinds
+    further = forms or [()] * len(sources)
+    raw = [_raw_source(source, those, engine) for source, those in zip(sources, further, strict=True)]
+    raw, notes = _with_users(_with_one_order(raw), filters.session_gap)
+    validated = [_validated(source, kinds, filters, catalog) for source in raw]
+    changed = [column for source in validated for column in source.ids.values() if column.is_changed]
+    return Log(
+        sources=tuple(validated),
+        has_labels=LABEL in validated[0].rows.schema() or bool(kinds and negative_kinds(kinds)),
+        kinds=kinds,
+        notes=notes,
+        doubts=(changed_note(changed),) if changed else (),
+        numeric={role: all(source.numeric[role] for source in validated) for role in _IDS.values()},
+    )
+
+
+def _raw_source(source: LogSource, forms: Sequence[str], engine: Engine) -> _RawSource:
+    """Read the raw columns of a source, and choose the readers of its times and ids."""
+    columns, form = source.columns, source.settings.format
     names = {f"raw_{role}": name for role, name in columns if name is not None}
-    raw = _raw(parts, names, form.decimal, engine)
-    with readable(parts[0][1].path):
+    raw = _raw(source.parts, names, form.decimal, engine)
+    with readable(source.path):
         time = TimeReader("position", pl.col(ROW), "the order of the rows")
         if columns.time is not None:
-            time = choose_reader(raw, "raw_time", columns.time, config.columns, forms)
+            time = choose_reader(raw, "raw_time", columns.time, source.settings.columns, forms)
         of_ids = {name: names[name] for name in (*_IDS, "raw_session") if name in names}
         ids = id_columns(raw, of_ids, form.nulls)
-    is_text, notes = all(table.is_text for _, table in parts), list[str]()
+    is_text = all(table.is_text for _, table in source.parts)
     numeric = {role: is_text or ids[name].dtype.is_numeric() for name, role in _IDS.items()}
-    if columns.session is not None:
-        raw, note = with_strangers(raw, PART, ids, time.value, filters.session_gap)
-        ids["raw_user"] = replace(ids["raw_user"], dtype=pl.String(), is_float=False)
-        notes.append(note)
+    return _RawSource(source, raw, time, ids, numeric, names)
+
+
+def _with_one_order(sources: list[_RawSource]) -> list[_RawSource]:
+    """Return the sources with times of one kind, that of those which have times.
+
+    Raises ColumnError for times of two kinds, which have no common order.
+    """
+    if len({source.time.kind for source in sources}) == 1:
+        return sources
+    has_times = [not _is_without_times(source) for source in sources]
+    timed = [source for source, is_timed in zip(sources, has_times, strict=True) if is_timed] or sources
+    first = timed[0]
+    for other in timed[1:]:
+        if other.time.kind != first.time.kind:
+            raise ColumnError(
+                f"the times of the source {first.source.settings.name!r} are of the kind {first.time.kind!r} "
+                f"({first.time.note}), those of {other.source.settings.name!r} of the kind "
+                f"{other.time.kind!r} ({other.time.note}), and have no common order; name other columns with "
+                "columns.time, or the unit with columns.time_unit"
+            )
+    none = TimeReader(
+        first.time.kind,
+        pl.lit(None, pl.Int64),
+        "no row has a readable time",
+        per_second=first.time.per_second,
+    )
+    return [
+        source if is_timed else replace(source, time=none)
+        for source, is_timed in zip(sources, has_times, strict=True)
+    ]
+
+
+def _is_without_times(source: _RawSource) -> bool:
+    with readable(source.source.path):
+        times = source.rows.first(1, lambda frame: frame.select(time=source.time.value).drop_nulls())
+    return times.is_empty()
+
+
+def _with_users(sources: list[_RawSource], gap: str | None) -> tuple[list[_RawSource], tuple[str, ...]]:
+    """Return the sources with users for the rows of their sessions, and sentences about these."""
+    with_sessions = [source for source in sources if source.source.columns.session is not None]
+    if not with_sessions:
+        return sources, ()
+    named, note = with_strangers(
+        [(source.rows, source.ids, source.time.value) for source in with_sessions], PART, gap
+    )
+    changed = dict(zip(map(id, with_sessions), named, strict=True))
+
+    def with_users(source: _RawSource) -> _RawSource:
+        if id(source) not in changed:
+            return source
+        user = replace(source.ids["raw_user"], dtype=pl.String(), is_float=False)
+        return replace(source, rows=changed[id(source)], ids=source.ids | {"raw_user": user})
+
+    return [with_users(source) for source in sources], (note,)
+
+
+def _validated(
+    raw: _RawSource, kinds: KindTable, filters: FilterSettings, catalog: pl.Series | None
+) -> SourceRows:
+    """Validate the rows of a source, in which sessions stand for missing users already."""
+    columns, settings, ids, rows = raw.source.columns, raw.source.settings, raw.ids, raw.rows
+    form = settings.format
     if columns.negatives is not None:
         nulls, list_separator = ids["raw_item"].nulls, form.list_separator or "|"
-        raw = raw.then(lambda frame: one_row_an_item(frame, columns, nulls, list_separator))
+        rows = rows.then(lambda frame: one_row_an_item(frame, columns, nulls, list_separator))
         # Each negative is a row with an id now.
-        ids |= id_columns(raw, {"raw_item": names["raw_item"]}, form.nulls)
-    kind = kind_name(columns, filters.default_kind, form.nulls) if kinds else None
-    values = _values(raw.schema(), columns, time, kind, kinds, ids, form.decimal)
-    rows = raw.then(lambda frame: frame.with_columns(**values))
+        ids = ids | id_columns(rows, {"raw_item": raw.names["raw_item"]}, form.nulls)
+    quantity = _quantity(columns, settings, rows.schema())
+    kind = kind_name(columns, settings, filters.default_kind, quantity) if kinds else None
+    values = _values(rows.schema(), columns, raw.time, kind, kinds, ids, form.decimal)
+    if quantity is not None:
+        values["quantity"] = quantity
+    rows = rows.then(lambda frame: frame.with_columns(**values))
     schema = rows.schema()
     if "weight" not in schema and filters.min_weight is not None:
         raise ColumnError("min_weight needs weights; name their column with --weight")
-    verdicts = _verdicts(schema, columns, filters, time, ids, form.nulls)
+    verdicts = _verdicts(schema, columns, filters, raw.time, ids, form.nulls)
     if kind is not None:  # the kind decides before a row can be bad
-        verdicts = [(kind.is_null(), NO_KIND), (pl.col(KIND).is_null(), KIND_FILTER), *verdicts]
+        by_kind = [(kind.is_null(), NO_KIND), (pl.col(KIND).is_null(), KIND_FILTER)]
+        verdicts = [*unknown_value(columns, settings), *by_kind, *verdicts]
     if catalog is not None:
         known = as_keys(catalog, schema["item"]).to_frame("item").with_columns(__known=True)
         rows = rows.then(lambda frame: frame.join(known.lazy(), on="item", how="left", maintain_order="left"))
         verdicts.append((pl.col("__known").is_null(), UNKNOWN_ITEM))
-    changed = [column for column in ids.values() if column.is_changed]
     verdict = pl.coalesce(*(pl.when(condition).then(pl.lit(name)) for condition, name in verdicts))
-    return Log(
+    return SourceRows(
+        name=settings.name,
         rows=rows.then(lambda frame: frame.with_columns(verdict.alias(VERDICT))),
-        time=time,
-        has_weights="weight" in schema,
-        has_labels=LABEL in schema or bool(kinds and negative_kinds(kinds)),
-        kinds=kinds,
-        notes=tuple(notes),
-        doubts=(changed_note(changed),) if changed else (),
-        numeric=numeric,
-        tables=dict(parts),
-        names=names,
+        time=raw.time,
+        numeric=raw.numeric,
+        ids=ids,
+        tables=dict(raw.source.parts),
+        names=raw.names,
     )
 
 
@@ -283,13 +245,12 @@ def _values(
     ids: Mapping[str, IdColumn],
     decimal: str,
 ) -> dict[str, pl.Expr]:
-    """Return the columns of events: ids as keys, times, and weights, quantities, labels and kinds, if any."""
+    """Return the columns of events: ids as keys, times, and weights, labels and kinds, if any."""
     values = {"time": time.value} | {role: ids[raw].key() for raw, role in _IDS.items()}
     if "raw_session" in ids:
-        values["session"] = ids["raw_session"].text()
-    for role in ("weight", "quantity"):
-        if (name := getattr(columns, role)) is not None:
-            values[role] = _number(f"raw_{role}", name, schema, decimal)
+        values["session"] = id_text(ids["raw_session"])
+    if columns.weight is not None:
+        values["weight"] = _number("raw_weight", columns.weight, schema, decimal)
     if columns.label is not None:
         values[LABEL] = label_value(columns.label, schema["raw_label"])
     if kind is not None:
@@ -299,6 +260,14 @@ def _values(
             weight = kind.replace_strict(weights, default=None, return_dtype=pl.Float32)
             values["weight"] = values["weight"] * weight if "weight" in values else weight
     return values
+
+
+def _quantity(columns: Columns, settings: SourceSettings, schema: pl.Schema) -> pl.Expr | None:
+    """Return the quantity of a row with its sign, None for a source without quantities."""
+    if columns.quantity is None:
+        return None
+    quantity = _number("raw_quantity", columns.quantity, schema, settings.format.decimal)
+    return quantity if settings.quantity_sign == 1 else -quantity
 
 
 def _number(raw: str, name: str, schema: pl.Schema, decimal: str) -> pl.Expr:
@@ -360,7 +329,7 @@ def _verdicts(
 
 def events_of(rows: pl.DataFrame, users: NDArray[np.int32], items: NDArray[np.int32]) -> Events:
     """Return some of `Log.values`, all of them events, with the numbers of their users and items."""
-    return Events(users, items, **{name: rows[name].to_numpy() for name in _COLUMNS if name in rows})
+    return Events(users, items, **{name: rows[name].to_numpy() for name in COLUMNS if name in rows})
 
 
 def read_events(log: Log, work: Path) -> tuple[EventFiles, pl.Series, pl.Series, Counter[str], Counter[int]]:
@@ -370,7 +339,7 @@ def read_events(log: Log, work: Path) -> tuple[EventFiles, pl.Series, pl.Series,
     order of their discovery, the number of other rows by verdict, and the number of events by label. Raises
     SourceError when the source can't be read completely.
     """
-    schema = log.rows.schema()
+    schema = log.values().schema()
     interners = [IdInterner(schema[role]) for role in ("user", "item")]
     verdicts, labels = Counter[str](), Counter[int]()
     with EventFiles(work / "log", log.columns()) as files, ThreadPoolExecutor(len(interners)) as pool:

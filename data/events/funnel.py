@@ -7,7 +7,7 @@ import shlex
 
 import polars as pl
 
-from turret.data.events.events import VERDICT, Log
+from turret.data.events.log import VERDICT, Log
 from turret.data.kinds import Kind, KindTable, text_of_kind
 from turret.data.reading.tables import ROW, readable
 
@@ -28,10 +28,11 @@ def propose_kinds(log: Log) -> tuple[KindTable, str]:
     like a return or a dislike are negatives, the others signals. Large logs are judged by a sample of their
     users.
     """
-    column = log.names["raw_kind"]
+    (source,) = log.sources
+    column = source.names["raw_kind"]
     none = f"kinds: the events of column {column!r} are no funnel, so all events are alike"
     name = pl.col("raw_kind").cast(pl.String).str.strip_chars().alias(_KIND)
-    names = log.rows.then(lambda frame: frame.select(name).drop_nulls().filter(pl.col(_KIND) != ""))
+    names = source.rows.then(lambda frame: frame.select(name).drop_nulls().filter(pl.col(_KIND) != ""))
     with readable(log.path):
         if names.first(_FIRST, lambda frame: frame)[_KIND].n_unique() > _MOST_KINDS:
             return {}, none
@@ -42,7 +43,7 @@ def propose_kinds(log: Log) -> tuple[KindTable, str]:
         if not 2 <= len(chosen) <= len(sizes) <= _MOST_KINDS:
             return {}, none
         is_sampled = pl.col("user").hash() % math.ceil(total / _SAMPLE) == 0
-        sample = log.rows.collect(
+        sample = source.rows.collect(
             lambda frame: frame.filter(pl.col(VERDICT).is_null() & is_sampled).select(
                 "user", "item", "time", ROW, name
             )

@@ -207,8 +207,9 @@ def _flags(
 
 def changed_note(columns: Sequence[IdColumn]) -> str:
     """Return a sentence on columns whose ids are changed on reading."""
+    names = dict.fromkeys(repr(column.name) for column in columns)
     return (
-        f"ids of {' and '.join(repr(column.name) for column in columns)} have blanks or marks without width "
+        f"ids of {' and '.join(names)} have blanks or marks without width "
         "around them, or letters in two Unicode forms: they are read without these and in one form (NFC), as "
         "the service reads those of requests"
     )

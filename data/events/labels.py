@@ -6,11 +6,12 @@ from collections.abc import Sequence
 import polars as pl
 
 from turret.data.errors import ColumnError, brief
+from turret.data.events.dropped_rows import UNKNOWN_VALUE
 from turret.data.kinds import KindTable
 from turret.data.manifest import Columns
 from turret.data.progress import counted
-from turret.data.reading.schema import nulls_of
-from turret.data.reading.tables import Table, readable
+from turret.data.reading.schema import SourceSettings, nulls_of
+from turret.data.reading.tables import LogSource, readable
 from turret.data.rows import LOCAL, Engine
 
 KIND, KIND_FILTER = "__kind", "kinds"
@@ -100,43 +101,86 @@ def check_labels(counts: Counter[int], columns: Columns) -> None:
         )
 
 
-def kind_name(columns: Columns, default: str | None, nulls: Sequence[str]) -> pl.Expr:
-    """Return the kind of a row, or null for a blank text and for texts of `nulls` (see `nulls_of`).
+def kind_name(
+    columns: Columns, settings: SourceSettings, default: str | None, quantity: pl.Expr | None = None
+) -> pl.Expr:
+    """Return the kind of a row, or null for a row without a kind and for an unknown value of the column.
 
-    Raises ColumnError for a log without a column of kinds.
+    `quantity` is that of the row. Raises ColumnError for a source without a column of kinds whose rows have
+    no constant kind.
     """
+    if settings.kind is not None:
+        kind = pl.lit(settings.kind)
+    else:
+        text = _kind_text(columns, settings)
+        kind = (
+            text.replace_strict(settings.kinds, default=None, return_dtype=pl.String)
+            if settings.kinds
+            else text
+        )
+        kind = pl.when(text.is_null()).then(pl.lit(default, pl.String)).otherwise(kind)
+    if settings.return_kind is not None and quantity is not None:
+        kind = pl.when(quantity < 0).then(pl.lit(settings.return_kind)).otherwise(kind)
+    return kind
+
+
+def unknown_value(columns: Columns, settings: SourceSettings) -> list[tuple[pl.Expr, str]]:
+    """Return the condition of rows whose value has no kind in the source's table, and its verdict."""
+    if not settings.kinds:
+        return []
+    text = _kind_text(columns, settings)
+    return [(text.is_not_null() & ~text.is_in([*settings.kinds]), UNKNOWN_VALUE)]
+
+
+def _kind_text(columns: Columns, settings: SourceSettings) -> pl.Expr:
+    """Return the text in the column of kinds, null for a blank text and for texts of `nulls_of`."""
     if columns.kind is None:
-        raise ColumnError("kinds need a column of kinds; name it with --kind-column")
+        raise ColumnError(
+            f"the source {settings.name!r} has no column of kinds; name it with columns.kind, or give kind, "
+            "that of all its rows"
+            if settings.name
+            else "kinds need a column of kinds; name it with --kind-column"
+        )
     text = pl.col("raw_kind").cast(pl.String).str.strip_chars()
-    kind = pl.when(text.is_in(nulls_of(nulls, columns.kind)).not_()).then(text)
-    return pl.coalesce(kind, pl.lit(default, pl.String))
+    return pl.when(text.is_in(nulls_of(settings.format.nulls, columns.kind)).not_()).then(text)
 
 
 def refuse_absent_kinds(
-    parts: Sequence[tuple[int | None, Table]],
-    columns: Columns,
-    kinds: KindTable,
-    default: str | None,
-    engine: Engine = LOCAL,
+    sources: Sequence[LogSource], kinds: KindTable, default: str | None, engine: Engine = LOCAL
 ) -> None:
-    """Raise ColumnError for a kind of the table that no row has: a misspelt kind would remove events."""
-    absent, frequencies = {*kinds} - {default}, Counter[str]()
-    if columns.kind is None or not absent:
+    """Raise ColumnError for a kind of the table that no row has: a misspelt kind would remove events.
+
+    Kinds that the settings of a source name are not looked for: no event is lost by one that has no rows.
+    """
+    absent = {*kinds} - {default}
+    absent -= {kind for source in sources for kind in source.settings.named_kinds}
+    sources = [source for source in sources if source.columns.kind is not None and not source.settings.kinds]
+    if not sources or not absent:
         return
-    kind = pl.col(columns.kind).cast(pl.String).str.strip_chars().alias("kind")
-    for _, table in parts:
-        with readable(table.path):
-            counts = table.rows(engine).collect(
-                lambda frame: frame.select(kind).drop_nulls().group_by("kind").len()
-            )
-        frequencies.update(Counter(dict(counts.group_by("kind").sum().iter_rows())))
+    frequencies = Counter[str]()
+    for source in sources:
+        frequencies.update(_values_of_kinds(source, engine))
     absent -= frequencies.keys()
     if not absent:
         return
     frequent = sorted(frequencies, key=lambda kind: (-frequencies[kind], kind))
     listed = ", ".join(map(repr, frequent[:_SHOWN])) or "none"
     rest = f" and {len(frequencies) - _SHOWN:,} others" if len(frequencies) > _SHOWN else ""
+    column = " and ".join(dict.fromkeys(repr(source.columns.kind) for source in sources))
     raise ColumnError(
-        f"no row has the kind {' or '.join(map(repr, sorted(absent)))}: the kinds in column {columns.kind!r} "
+        f"no row has the kind {' or '.join(map(repr, sorted(absent)))}: the kinds in column {column} "
         f"are {listed}{rest}; correct --kind or the table of kinds"
     )
+
+
+def _values_of_kinds(source: LogSource, engine: Engine) -> Counter[str]:
+    """Count the rows of a source by the text in its column of kinds."""
+    text = pl.col(source.columns.kind or "").cast(pl.String).str.strip_chars().alias("kind")
+    frequencies = Counter[str]()
+    for _, table in source.parts:
+        with readable(table.path):
+            counts = table.rows(engine).collect(
+                lambda frame: frame.select(text).drop_nulls().group_by("kind").len()
+            )
+        frequencies.update(Counter(dict(counts.group_by("kind").sum().iter_rows())))
+    return frequencies

@@ -1,6 +1,6 @@
 """Sessions: the users of rows without a user, and the numbers of the sessions of each user."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,35 +16,37 @@ from turret.data.rows import Rows
 from turret.data.vocabulary import STRANGER
 
 NO_SESSION = -1
-_USER, _SESSION, _NUMBER, _NAME = "__user", "__session", "__number", "__name"
+_USER, _SESSION, _NUMBER, _NAME, _SOURCE = "__user", "__session", "__number", "__name", "__source"
 
 
 def with_strangers(
-    raw: Rows, part: str, ids: Mapping[str, IdColumn], time: pl.Expr, gap: str | None
-) -> tuple[Rows, str]:
+    sources: Sequence[tuple[Rows, Mapping[str, IdColumn], pl.Expr]], part: str, gap: str | None
+) -> tuple[list[Rows], str]:
     """Give each row of a session without a user a user, as text in `raw_user`, and describe these rows.
 
-    ROW and the column `part` identify a row. A row without a user gets the next user who logs in during its
-    session, else the last user who did, else `session:ID`. After a pause of more than `gap`, an id stands for
-    another session, `session:ID#2` and so on. Memory holds all rows of the sessions that have a row without a
-    user.
+    `sources` are the rows of each source with sessions, their id columns, and the time of a row. The same id
+    is the same session in all sources. ROW and the column `part` identify a row of a source. A row without a
+    user gets the next user who logs in during its session, else the last user who did, else `session:ID`.
+    After a pause of more than `gap`, an id stands for another session, `session:ID#2` and so on. Memory holds
+    all rows of the sessions that have a row without a user.
     """
-    user, session = (
-        pl.lit(None, pl.String) if ids[name].dtype == pl.Null else ids[name].text()
-        for name in ("raw_user", "raw_session")
-    )
-    if ids["raw_user"].name == ids["raw_session"].name:  # a log without users names the sessions twice
-        user = pl.lit(None, pl.String)
-    moment = time.cast(pl.Float64).alias("time")
-    rows = raw.then(
-        lambda frame: frame.select(ROW, part, user.alias(_USER), session.alias(_SESSION), moment).drop_nulls(
-            _SESSION
-        )
-    )
+    users = [_user(ids) for _, ids, _ in sources]
+    clicks = [
+        _clicks(rows, part, user, id_text(ids["raw_session"]), time)
+        for (rows, ids, time), user in zip(sources, users, strict=True)
+    ]
     is_strange = pl.col(_USER).is_null()
-    strange = rows.collect(lambda frame: frame.filter(is_strange).select(pl.col(_SESSION).unique())).unique()
-    session_rows = rows.collect(lambda frame: frame.join(strange.lazy(), on=_SESSION, how="semi"))
-    session_rows = session_rows.sort(_SESSION, "time", part, ROW, nulls_last=True)
+    strange = pl.concat(
+        rows.collect(lambda frame: frame.filter(is_strange).select(pl.col(_SESSION).unique()))
+        for rows in clicks
+    ).unique()
+    session_rows = pl.concat(
+        rows.collect(lambda frame: frame.join(strange.lazy(), on=_SESSION, how="semi")).with_columns(
+            pl.lit(number, pl.Int32).alias(_SOURCE)
+        )
+        for number, rows in enumerate(clicks)
+    )
+    session_rows = session_rows.sort(_SESSION, "time", _SOURCE, part, ROW, nulls_last=True)
     is_new = pl.lit(False)
     if gap is not None:
         is_new = pl.col("time").diff().over(_SESSION) > milliseconds_of(gap)
@@ -55,15 +57,41 @@ def with_strangers(
     stranger = pl.concat_str(pl.lit(STRANGER), _SESSION, number)
     named = session_rows.with_columns(known.alias(_USER), pl.col(_USER).is_null().alias("__is_missing"))
     named = named.filter("__is_missing").with_columns(pl.coalesce(_USER, stranger).alias(_NAME))
-    names = named.select(ROW, part, _NAME)
-    joined = raw.then(
+    joined = [
+        _joined(rows, part, user, named.filter(pl.col(_SOURCE) == number).select(ROW, part, _NAME))
+        for number, ((rows, _, _), user) in enumerate(zip(sources, users, strict=True))
+    ]
+    return joined, _sentence(named)
+
+
+def id_text(column: IdColumn) -> pl.Expr:
+    """Return ids as text, null where a column has no type."""
+    return pl.lit(None, pl.String) if column.dtype == pl.Null else column.text()
+
+
+def _user(ids: Mapping[str, IdColumn]) -> pl.Expr:
+    """Return the user of a row as text; a log without users names its sessions twice."""
+    if ids["raw_user"].name == ids["raw_session"].name:
+        return pl.lit(None, pl.String)
+    return id_text(ids["raw_user"])
+
+
+def _clicks(rows: Rows, part: str, user: pl.Expr, session: pl.Expr, time: pl.Expr) -> Rows:
+    """Return the user, the session and the time of each row with a session."""
+    moment = time.cast(pl.Float64).alias("time")
+    columns = [ROW, part, user.alias(_USER), session.alias(_SESSION), moment]
+    return rows.then(lambda frame: frame.select(columns).drop_nulls(_SESSION))
+
+
+def _joined(rows: Rows, part: str, user: pl.Expr, names: pl.DataFrame) -> Rows:
+    """Return the rows with a user for those in `names`."""
+    return rows.then(
         lambda frame: (
             frame.join(names.lazy(), on=[ROW, part], how="left", nulls_equal=True, maintain_order="left")
             .with_columns(pl.coalesce(user, _NAME).alias("raw_user"))
             .drop(_NAME)
         )
     )
-    return joined, _sentence(named)
 
 
 def _sentence(named: pl.DataFrame) -> str:

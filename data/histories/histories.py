@@ -14,8 +14,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from turret.data.errors import ConfigurationError, EmptyDataError
 from turret.data.events.event_arrays import Change, EventFiles, Events, user_blocks
-from turret.data.events.events import Log
 from turret.data.events.ids import vocabulary
+from turret.data.events.log import Log
 from turret.data.events.sessions import numbered
 from turret.data.files import map_ordered
 from turret.data.histories.accounts import Accounts, save_left_out

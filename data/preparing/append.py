@@ -3,7 +3,7 @@
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,8 +19,8 @@ from turret.data.databases.results import query_results, takes_since
 from turret.data.errors import ConfigurationError, DataError
 from turret.data.events.dropped_rows import NO_KIND, PrepareReport, describe_dropped
 from turret.data.events.event_arrays import PIECE, EventFiles, Events
-from turret.data.events.events import Log
 from turret.data.events.ids import as_keys
+from turret.data.events.log import Log
 from turret.data.events.sessions import NO_SESSION
 from turret.data.histories.accounts import left_out_of, save_left_out
 from turret.data.histories.histories import Histories, build_histories
@@ -38,10 +38,18 @@ from turret.data.preparing.prepare import (
 from turret.data.progress import progress
 from turret.data.ranges import stable_order
 from turret.data.reading.open_source import entity_files, open_source
-from turret.data.reading.schema import ColumnSettings, PrepareConfig
-from turret.data.reading.tables import Source
+from turret.data.reading.schema import (
+    ColumnSettings,
+    PrepareConfig,
+    SourceSettings,
+    files_of_sources,
+    refuse_unknown_sources,
+)
+from turret.data.reading.tables import Source, Table
 from turret.data.vocabulary import Vocabulary
 
+_NEW_SOURCE = "new"
+"""The name of the new log beside files of sources."""
 _NEW = np.int8(2)
 """The bit that marks the labels of rows of the new log; the lowest bit tells events from negatives."""
 
@@ -82,14 +90,18 @@ Accept = Callable[[PreparedData], bool]
 
 
 def append(
-    source: Place, target: Path, options: Mapping[str, object] | None = None, accept: Accept | None = None
+    source: Place | None,
+    target: Path,
+    options: Mapping[str, object] | None = None,
+    accept: Accept | None = None,
 ) -> AppendReport:
-    """Add the events of `source` to the prepared data in `target`, which is replaced when all is written.
+    """Add the events of `source`, and of the `source_files` of `options`, to the prepared data in `target`.
 
-    The result is that of preparing both logs in one, with the settings of the first preparation; `options`
-    are settings by their dotted names that differ for `source`, such as the names of columns. Events that the
-    data has already (with equal user, item, kind and time) are left out. `accept` sees the data with the new
-    events; where it returns false, `target` stays as it is.
+    `target` is replaced when all is written; the files are sources of one log. The result is that of
+    preparing both logs in one, with the settings of the first preparation; `options` are settings by their
+    dotted names that differ for `source`, such as the names of columns. Events that the data has already
+    (with equal user, item, kind and time) are left out. `accept` sees the data with the new events; where it
+    returns false, `target` stays as it is.
 
     The call waits while another command writes `target`. Raises DataError for data whose filters or split
     depend on rows that it doesn't hold, for labels and negatives, and as `prepare` does.
@@ -99,7 +111,11 @@ def append(
 
 
 def _append(
-    old: PreparedData, source: Place, target: Path, options: Mapping[str, object], accept: Accept | None
+    old: PreparedData,
+    source: Place | None,
+    target: Path,
+    options: Mapping[str, object],
+    accept: Accept | None,
 ) -> AppendReport:
     overrides = {name: value for name, value in options.items() if value is not None}
     config = _configuration(old, source, overrides)
@@ -112,7 +128,7 @@ def _append(
     ):
         with tempfile.TemporaryDirectory(dir=folder) as work:  # removed with the folder
             opened = open_source(files, Path(work), copies)
-            opened = replace(opened, columns=_columns(old.manifest, overrides, config, opened))
+            opened = _with_columns(opened, old.manifest, overrides, config)
             ingested = ingest_source(config, opened, Path(work), is_continued=True)
             advance(1)
             count = len(ingested.events)
@@ -163,8 +179,10 @@ def _size(manifest: DataManifest) -> int:
     return manifest.counts.events + (manifest.negatives or 0)
 
 
-def _configuration(old: PreparedData, source: Place, overrides: Mapping[str, object]) -> PrepareConfig:
+def _configuration(old: PreparedData, source: Place | None, overrides: Mapping[str, object]) -> PrepareConfig:
     """Return the settings of the first preparation for the new source, without names of columns.
+
+    New files of the sources of the first preparation are read as its files of these sources were.
 
     Raises ConfigurationError where features need a file of items or users that is not there, and for data to
     which no events can be appended without reading its log.
@@ -172,7 +190,20 @@ def _configuration(old: PreparedData, source: Place, overrides: Mapping[str, obj
     settings = old.manifest.settings
     before = PrepareConfig.model_validate(settings)
     _refuse(old, before, overrides)
-    moved = {**settings, "source": source, "columns": before.columns.model_dump()}
+    files = files_of_sources(overrides.get("source_files") or ())  # type: ignore[arg-type]
+    entries = {settings.name: settings.model_dump(mode="json") for settings in before.sources}
+    if entries:
+        refuse_unknown_sources(files, [*entries])
+    entries = {name: entries.get(name, {"name": name}) for name in files}
+    if files and source is not None:
+        name = _NEW_SOURCE + "_" * len(entries) * (_NEW_SOURCE in entries)
+        entries[name] = {"name": name, "file": [source]}
+    moved = {
+        **settings,
+        "source": None if entries else source,
+        "sources": [*entries.values()],
+        "columns": before.columns.model_dump(),
+    }
     # The query of the first log reads a database again, from the newest event on.
     moved["sql"] = before.sql if is_database(source) else None
     queries = [overrides.get(name, moved.get(name)) for name in ("sql", "items_sql", "users_sql")]
@@ -234,14 +265,40 @@ def _refuse(old: PreparedData, before: PrepareConfig, overrides: Mapping[str, ob
             raise ConfigurationError(f"{old.folder} {reason}")
 
 
+def _with_columns(
+    source: Source, manifest: DataManifest, overrides: Mapping[str, object], config: PrepareConfig
+) -> Source:
+    """Return the new log with its columns; a source that the first preparation had keeps its own."""
+
+    def columns(parts: Sequence[tuple[int | None, Table]]) -> ColumnSettings:
+        return _columns(manifest, overrides, config, source, parts)
+
+    if not source.sources:
+        return replace(source, columns=columns(source.parts))
+    known = {entry["name"] for entry in manifest.settings.get("sources", ())}
+
+    def named(settings: SourceSettings, table: Table) -> SourceSettings:
+        if settings.name in known:
+            return settings
+        return settings.model_copy(update={"columns": columns([(None, table)])})
+
+    return replace(
+        source, sources=tuple((named(settings, table), table) for settings, table in source.sources)
+    )
+
+
 def _columns(
-    manifest: DataManifest, overrides: Mapping[str, object], config: PrepareConfig, source: Source
+    manifest: DataManifest,
+    overrides: Mapping[str, object],
+    config: PrepareConfig,
+    source: Source,
+    parts: Sequence[tuple[int | None, Table]],
 ) -> ColumnSettings:
-    """Return column settings: the given names, else the names of the first log that the new log has.
+    """Return column settings of `parts`: the given names, else the names of the first log that these have.
 
     A file that `turret history dump` wrote has the usual names, "kind" for kinds and "session_id".
     """
-    existing, schema = shared_columns(source), source.parts[0][1].frame.collect_schema()
+    existing, schema = shared_columns(parts), parts[0][1].frame.collect_schema()
     names = manifest.columns.model_dump()
     for role, dumped in (("kind", "kind"), ("session", "session_id")):
         if names[role] is not None and names[role] not in existing and dumped in existing:

@@ -15,6 +15,7 @@ _FEATURES = "Columns that towers read, and answers show (repeatable)"
 _DATABASES = "Databases: sqlite:///, duckdb:///, postgresql:// and mysql://, or a file"
 _PANELS = {
     **dict.fromkeys(("sql", "items_sql", "users_sql", "since"), _DATABASES),
+    "source_files": "Files",
     "format": "Files",
     "columns": "Columns (looked for if not named)",
     "kinds": "Kinds of events",
@@ -78,7 +79,7 @@ def _options() -> dict[str, inspect.Parameter]:
 def _walk(model: type[BaseModel], section: str) -> Iterator[tuple[str, inspect.Parameter]]:
     prefix = section.partition("_")[0] if "_features" in section else ""  # "item" or "user"
     for name, field in model.model_fields.items():
-        is_table = get_origin(field.annotation) is dict  # a table is one option
+        is_table = get_origin(field.annotation) in (dict, tuple)  # a table is one option
         path, sections = section + name, [] if is_table else section_models(field.annotation)
         if field.description and path != "user_features.text":  # only items have texts
             shown: dict[str, Any] = {**field.json_schema_extra}  # type: ignore[dict-item]
@@ -92,7 +93,8 @@ def _walk(model: type[BaseModel], section: str) -> Iterator[tuple[str, inspect.P
             )
             is_flag = field.annotation is bool
             parameter = inspect.Parameter(
-                flags[0].replace("-", "_"),
+                # The argument of the commands is called `source`.
+                name if flags[0] == "source" else flags[0].replace("-", "_"),
                 inspect.Parameter.KEYWORD_ONLY,
                 default=False if is_flag else None,
                 annotation=Annotated[bool if is_flag else _type(field.annotation) | None, declared],

@@ -26,7 +26,6 @@ from turret.data.errors import (
 )
 from turret.data.events.dropped_rows import (
     UNKNOWN_ITEM,
-    UNREADABLE_TIME,
     CheckedRows,
     OnBad,
     PrepareReport,
@@ -35,10 +34,11 @@ from turret.data.events.dropped_rows import (
     refuse_bad_rows,
 )
 from turret.data.events.event_arrays import EventFiles
-from turret.data.events.events import Log, read_events, validate
+from turret.data.events.events import read_events, validate
 from turret.data.events.funnel import propose_kinds, shown_table
 from turret.data.events.ids import as_keys
 from turret.data.events.labels import check_labels, refuse_absent_kinds
+from turret.data.events.log import Log
 from turret.data.files import locked, new_folder, tried_lock
 from turret.data.histories.histories import Histories, build_histories
 from turret.data.histories.partition import partition
@@ -63,8 +63,8 @@ from turret.data.preparing.prepare_warnings import count_repeats, doubtful_rows,
 from turret.data.progress import LOGGER, progress
 from turret.data.reading.columns import KINDS, choose_columns
 from turret.data.reading.open_source import open_source
-from turret.data.reading.schema import PrepareConfig
-from turret.data.reading.tables import EXAMPLES, Source
+from turret.data.reading.schema import PrepareConfig, SourceSettings
+from turret.data.reading.tables import EXAMPLES, LogSource, Source, Table
 from turret.data.rows import LOCAL, Engine
 
 if TYPE_CHECKING:
@@ -111,8 +111,10 @@ def prepare(
                     reader.write_table(str(url).removeprefix(TABLE), copies[url])
             source = open_source(files, Path(work), copies, reader)
             ingested = ingest_source(config, source, Path(work), reader, read)
-            if any("=" in entry for entry in config.format.nulls):
-                _refuse_unknown_nulls(config.format.nulls, source)
+            forms = [config.format, *(settings.format for settings in config.sources)]
+            nulls = dict.fromkeys(entry for form in forms for entry in form.nulls if "=" in entry)
+            if nulls:
+                _refuse_unknown_nulls([*nulls], source)
             advance(1)
             histories = build_histories(
                 ingested.log,
@@ -136,6 +138,8 @@ def prepare(
 Reader = Callable[
     [Log, Path], tuple["EventFiles | SparkEvents", pl.Series, pl.Series, Counter[str], Counter[int]]
 ]
+_OF_SEVERAL = {"weight": "weight", "quantity": "quantity", "session": "session_id"}
+"""The columns of the events of several sources, under the names of `turret.history.dumping`."""
 _MASTERS = "local, local[THREADS], spark://HOST:PORT, sc://HOST:PORT (Spark Connect), yarn or k8s://URL"
 _MASTER = re.compile(r"local(\[(\d+|\*)\]|-cluster\[\d+,\d+,\d+\])?|yarn|(spark|sc|k8s)://.+")
 
@@ -155,7 +159,7 @@ def _spark(engine: str) -> Iterator[tuple[Engine, Reader]]:
 
 @dataclass(frozen=True)
 class IngestedSource:
-    """A source with its columns, its validated rows, and its events in the order of the source.
+    """A source with the columns of each log, its validated rows, and its events in the order of the source.
 
     Users and items of `events` are positions in `user_ids` and `item_ids`, the distinct ids (Int64 or
     String). `bad_events` are the bad rows of the events, and `doubts` the sentences of the log and of
@@ -163,7 +167,7 @@ class IngestedSource:
     """
 
     source: Source
-    columns: Columns
+    logs: list[LogSource]
     log: Log
     events: "EventFiles | SparkEvents"
     user_ids: pl.Series
@@ -173,6 +177,18 @@ class IngestedSource:
     bad_events: list[BadRows]
     removed: list[Removed]
     doubts: tuple[str, ...]
+
+    @property
+    def columns(self) -> Columns:
+        """The columns by role: those of the source, of several the ones that a dump of the service has."""
+        first, *others = [log.columns for log in self.logs]
+        if not self.logs[0].settings.name:
+            return first
+        roles = {role for columns in (first, *others) for role, name in columns if name is not None}
+        optional = {role: name for role, name in _OF_SEVERAL.items() if role in roles}
+        if self.log.kinds:
+            optional["kind"] = "kind"
+        return Columns(user="user_id", item="item_id", time="timestamp", **optional)
 
     @property
     def entities(self) -> list[EntityTable]:
@@ -199,45 +215,55 @@ def ingest_source(
     rows unless they are to be dropped, EmptyDataError when no row is an event, and the errors of
     `choose_columns`, `refuse_absent_kinds`, `validate` and `check_labels`.
     """
-    config = config.model_copy(update={"columns": source.columns or config.columns})
-    settings, form = config.columns, config.format
-    existing, (_, first) = shared_columns(source), source.parts[0]
-    hint = "; if its first line is a row and no header, give --no-header"
-    may_lack_header = form.has_header and all(table.is_text for _, table in source.parts)
-    columns = choose_columns(settings, existing, str(first.path), hint if may_lack_header else "")
-    usual = columns.kind or next((name for name in KINDS if name in existing), None)
-    with_kind, note = columns.model_copy(update={"kind": usual}), ""
-    columns = with_kind if config.kinds or config.kinds_auto else columns
+    logs = choose_sources(config, source)
+    columns, settings, form = logs[0].columns, source.columns or config.columns, config.format
     items = users = None
     if source.items is not None:
         items = read_entity_table(source.items, settings.item_id, columns.item, "item", form)
     if source.users is not None:
         users = read_entity_table(source.users, settings.user_id, columns.user, "user", form)
-    catalog = None if items is None else items.ids
-    if config.kinds and not is_continued:
-        refuse_absent_kinds(source.parts, columns, config.kinds, config.filters.default_kind, engine)
-    elif not is_continued and config.queries is None and (usual or config.kinds_auto):
-        kinds, note = _proposed(source, with_kind, config, engine)
-        config = config.model_copy(update={"kinds": kinds})
-    log = validate(source.parts, columns, config, catalog, (), engine)
+    catalog, kinds, note = None if items is None else items.ids, config.kinds, ""
+    if kinds and not is_continued:
+        refuse_absent_kinds(logs, kinds, config.filters.default_kind, engine)
+    elif not is_continued and config.queries is None and not config.sources:
+        kinds, note = _proposed(logs[0], config, engine)
+    if not kinds:  # a column that has a usual name alone counts where kinds have a meaning
+        logs = [
+            replace(log, columns=log.columns.model_copy(update={"kind": log.settings.columns.kind}))
+            for log in logs
+        ]
+    log = validate(logs, kinds, config.filters, catalog, (), engine)
     events, user_ids, item_ids, verdicts, labels = read(log, work)
     # Rows of other systems, and of rare kinds, may have times in another format.
-    while UNREADABLE_TIME in verdicts and (forms := log.further_forms()):
-        log = validate(source.parts, columns, config, catalog, (*log.time.forms, *forms), engine)
+    while forms := log.further_forms(verdicts):
+        log = validate(logs, kinds, config.filters, catalog, forms, engine)
         events, user_ids, item_ids, verdicts, labels = read(log, work)
     log = replace(log, notes=(*log.notes, note)) if note else log
     if config.queries is not None and catalog is not None:
         # Every answer is ranked, also one that no query has.
         item_ids = pl.concat([item_ids, as_keys(catalog, item_ids.dtype)]).unique(maintain_order=True)
     bad_rows, removed = log.dropped_rows(verdicts) if verdicts else ([], [])
-    lines = [table.malformed for _, table in source.parts if table.malformed.count]
     by_kind = log.verdicts_by_kind() if log.kinds and bad_rows else {}
     if by_kind and (told := _bad_by_kind(by_kind)):
         log = replace(log, notes=(*log.notes, f"bad rows by kind: {told}"))
-    bad_rows = [*(malformed.bad_rows("malformed line") for malformed in lines), *bad_rows]
-    doubts = (*log.doubts, *doubtful_rows(source, log.time, columns, engine))
+    bad_rows = [*_malformed(logs), *bad_rows]
+    doubts = [
+        rows.prefix + doubt
+        for of_log, rows in zip(logs, log.sources, strict=True)
+        for doubt in doubtful_rows(of_log, rows.time, engine)
+    ]
     ingested = IngestedSource(
-        source, columns, log, events, user_ids, item_ids, items, users, bad_rows, removed, doubts
+        source,
+        logs,
+        log,
+        events,
+        user_ids,
+        item_ids,
+        items,
+        users,
+        bad_rows,
+        removed,
+        (*log.doubts, *doubts),
     )
     if ingested.bad_rows or not len(events):
         _refuse_bad_rows(ingested, config.on_bad, by_kind)
@@ -246,20 +272,46 @@ def ingest_source(
     return ingested
 
 
-def _proposed(
-    source: Source, columns: Columns, config: PrepareConfig, engine: Engine
-) -> tuple[KindTable, str]:
+def choose_sources(config: PrepareConfig, source: Source) -> list[LogSource]:
+    """Return the sources of the log with the columns of each, that of kinds also by its usual names."""
+    only = SourceSettings(format=config.format, columns=source.columns or config.columns)
+    tables: list[tuple[SourceSettings, tuple[tuple[int | None, Table], ...]]]
+    tables = [(settings, ((None, table),)) for settings, table in source.sources]
+    logs = list[LogSource]()
+    for settings, parts in tables or [(only, source.parts)]:
+        existing, (_, first) = shared_columns(parts), parts[0]
+        hint = "; if its first line is a row and no header, give --no-header"
+        may_lack_header = settings.format.has_header and all(table.is_text for _, table in parts)
+        columns = choose_columns(settings.columns, existing, str(first.path), hint if may_lack_header else "")
+        if settings.kind is None:
+            usual = columns.kind or next((name for name in KINDS if name in existing), None)
+            columns = columns.model_copy(update={"kind": usual})
+        logs.append(LogSource(parts, columns, settings))
+    return logs
+
+
+def _malformed(logs: Sequence[LogSource]) -> Iterator[BadRows]:
+    """Yield the lines of each source that are no rows."""
+    for log in logs:
+        prefix = f"{log.settings.name}: " if log.settings.name else ""
+        for _, table in log.parts:
+            if table.malformed.count:
+                yield table.malformed.bad_rows(f"{prefix}malformed line")
+
+
+def _proposed(source: LogSource, config: PrepareConfig, engine: Engine) -> tuple[KindTable, str]:
     """Propose a table of kinds for a log without such a table, and return it with sentences about it.
 
     The table is empty unless `kinds_auto` is set. Raises ColumnError if it is set and there is no column of
     kinds.
     """
+    columns = source.columns
     if columns.kind is None or source.parts[0][1].frame.collect_schema()[columns.kind].is_nested():
         if config.kinds_auto:
             raise ColumnError("--kinds auto needs a column of kinds; name it with --kind-column")
         return {}, ""
-    columns = columns.model_copy(update={"session": None})
-    table, note = propose_kinds(validate(source.parts, columns, config, engine=engine))
+    without_sessions = replace(source, columns=columns.model_copy(update={"session": None}))
+    table, note = propose_kinds(validate([without_sessions], {}, config.filters, engine=engine))
     if not table:
         return {}, note if config.kinds_auto else ""
     shown = shown_table(columns.kind or "", table)
@@ -283,9 +335,10 @@ def _refuse_bad_rows(
     """
     items, bad_rows, count = ingested.items, ingested.bad_rows, len(ingested.events)
     files = list(dict.fromkeys(table.path for _, table in ingested.source.parts))
-    checked = [CheckedRows(files, count, ingested.bad_events)]
+    checked = ingested.log.checked(count, ingested.bad_events)
+    bad_count = sum(rows.bad for rows in checked)
     checked += [entries.checked for entries in ingested.entities]
-    if on_bad == "drop" and checked[0].bad <= count:  # else the whole log is refused
+    if on_bad == "drop" and bad_count <= count:  # else the whole log is refused
         checked += [
             CheckedRows(files, verdicts[None], ingested.log.bad_rows_of_kind(name, verdicts))
             for name, verdicts in by_kind.items()
@@ -314,9 +367,9 @@ def _refuse_unknown_nulls(nulls: Sequence[str], source: Source) -> None:
             )
 
 
-def shared_columns(source: Source) -> list[str]:
+def shared_columns(parts: Sequence[tuple[int | None, Table]]) -> list[str]:
     """Return the columns that all parts have, in the order of the first part."""
-    first, *others = [table.columns() for _, table in source.parts]
+    first, *others = [table.columns() for _, table in parts]
     return [name for name in first if all(name in columns for columns in others)]
 
 
@@ -351,7 +404,9 @@ def complete(
         histories, splits, time.kind == "timestamp", columns.kind is not None, ingested.log.kinds
     )
     files, doubts = hash_files(folder), ingested.doubts
-    warnings = prepare_warnings(ingested.source, ingested.log, columns, histories, repeats, doubts)
+    warnings = prepare_warnings(
+        ingested.source, ingested.log, ingested.logs[0].columns, histories, repeats, doubts
+    )
     names, sentences = [path.as_posix() for path in sources], [*notes, *warnings]
     if copies:
         names, sentences = ([with_urls(text, copies) for text in texts] for texts in (names, sentences))

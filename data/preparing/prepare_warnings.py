@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from turret.data.events.dropped_rows import names_of
 from turret.data.events.event_arrays import Events
-from turret.data.events.events import Log
+from turret.data.events.log import Log
 from turret.data.histories.accounts import FAST, Accounts
 from turret.data.histories.histories import Histories
 from turret.data.kinds import KindTable, left_out_for, read_kinds
@@ -20,7 +20,7 @@ from turret.data.manifest import Columns
 from turret.data.progress import counted
 from turret.data.ranges import distinct
 from turret.data.reading.queries import ORDER
-from turret.data.reading.tables import Source, readable
+from turret.data.reading.tables import LogSource, Source, readable
 from turret.data.reading.times import TimeReader
 from turret.data.rows import LOCAL, Engine
 
@@ -121,13 +121,13 @@ _EASY = (
 )
 
 
-def doubtful_rows(
-    source: Source, time: TimeReader, columns: Columns, engine: Engine = LOCAL
-) -> Iterator[str]:
+def doubtful_rows(source: LogSource, time: TimeReader, engine: Engine = LOCAL) -> Iterator[str]:
     """Yield one sentence per cause for which rows that are read as events may be none.
 
-    The function reads the source, which may be gone with the folder of its copies when all is written.
+    The function reads the first table of the source, which may be gone with the folder of its copies when all
+    is written.
     """
+    columns = source.columns
     if columns.time == ORDER:
         return
     if time.doubt:

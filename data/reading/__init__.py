@@ -2,7 +2,6 @@
 
 __all__ = [
     "columns",
-    "datasets",
     "markup",
     "numbers",
     "open_source",

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from turret.data.configuration import Place
 from turret.data.errors import ConfigurationError, SourceError
-from turret.data.object_stores import Place
 from turret.data.reading.movielens import WANTED, is_movielens, open_movielens
 from turret.data.reading.queries import open_queries
 from turret.data.reading.readers import (
@@ -46,6 +46,13 @@ def open_source(
         place = config.queries.source
         table = scan(copies.get(place, Path(place)), config.format, work)
         source = open_queries(config.queries, config, table, tables.get("items"))
+    elif config.sources:
+        logs = [
+            (settings, scan(copies.get(file, Path(file)), settings.format, work, engine))
+            for settings in config.sources
+            for file in settings.file
+        ]
+        source = Source(tuple((None, table) for _, table in logs), sources=tuple(logs))
     elif isinstance(config.split, FilesSplit):
         files = (config.split.train, config.split.validation, config.split.test)
         parts = (

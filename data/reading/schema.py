@@ -1,6 +1,6 @@
 """The settings of `turret data prepare`, from TOML and from the command line."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -14,6 +14,7 @@ from pydantic import (
 )
 
 from turret.data.configuration import DisplaySettings, Duplicates, Place
+from turret.data.errors import ConfigurationError
 from turret.data.kinds import KindTable, row_codes, target_codes
 from turret.data.moments import Pause
 
@@ -139,6 +140,91 @@ class ColumnSettings(_Settings):
                 "chosen; give one of the two"
             )
         return self
+
+
+_NO_SHARED = (
+    ("in_file_order", "several sources have no common order of rows; name the column of their times"),
+    ("label", "labels are of a log of one source; leave them out, or join the files"),
+    ("negatives", "lists of negatives are of a log of one source; leave them out, or join the files"),
+)
+
+
+class SourceSettings(_Settings):
+    """One of several sources of a log: its files, their form and columns, and the kinds of its rows.
+
+    Without a value of their own, the settings of `format` and `columns` are those of all sources. A row has
+    the kind in its column, or the one that `kinds` has for the value of this column, or `kind`, as all rows
+    have. Quantities are multiplied by `quantity_sign`, -1 where a sale is written as -1; a quantity below
+    zero makes a row of the kind `return_kind`, else a return is a bad row. The name is empty for the only
+    source of a log.
+    """
+
+    name: Annotated[str, Field(pattern=r"^[\w.-]*$")] = ""
+    file: Annotated[
+        tuple[Place, ...],
+        BeforeValidator(lambda value: (value,) if isinstance(value, (str, Path)) else value),
+    ] = ()
+    format: FormatSettings = FormatSettings()
+    columns: ColumnSettings = ColumnSettings()
+    kind: str | None = None
+    kinds: dict[str, str] = {}
+    quantity_sign: Literal[1, -1] = 1
+    return_kind: str | None = None
+
+    @property
+    def named_kinds(self) -> list[str]:
+        """The kinds that these settings name."""
+        return [kind for kind in (self.kind, *self.kinds.values(), self.return_kind) if kind is not None]
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Self:
+        where = f"the source {self.name!r}"
+        if self.kind is not None and (self.kinds or self.columns.kind is not None):
+            other = "kinds, a table by value," if self.kinds else f"columns.kind = {self.columns.kind!r}"
+            raise ValueError(
+                f"{where} has kind = {self.kind!r} for all rows, and {other} too; give one of the two"
+            )
+        if self.columns.quantity is None and (self.return_kind is not None or self.quantity_sign != 1):
+            name = "return_kind" if self.return_kind is not None else "quantity_sign"
+            raise ValueError(f"{where} has {name} and no quantities; name their column with columns.quantity")
+        for name, reason in _NO_SHARED:
+            if self.name and getattr(self.columns, name):
+                raise ValueError(f"{where} has columns.{name}, but {reason}")
+        return self
+
+
+def files_of_sources(texts: Sequence[str]) -> dict[str, str]:
+    """Return the files of texts NAME:FILE by the names of their sources.
+
+    Raises ConfigurationError for a text of another form, and for a name that comes twice.
+    """
+    files = dict[str, str]()
+    for text in texts:
+        name, _, file = text.partition(":")
+        if not name or not file or file.startswith("//"):
+            raise ConfigurationError(
+                f"--source {text!r} names no source of the file; give NAME:FILE, such as orders:orders.csv"
+            )
+        if name in files:
+            raise ConfigurationError(_named_twice(name))
+        files[name] = file
+    return files
+
+
+def refuse_unknown_sources(files: Mapping[str, str], names: Sequence[Any]) -> None:
+    """Raise ConfigurationError for a file by the name of a source that is none of `names`."""
+    if unknown := [name for name in files if name not in names]:
+        raise ConfigurationError(
+            f"--source {unknown[0]}:{files[unknown[0]]}: no entry of [[sources]] is called {unknown[0]!r}; "
+            f"the entries are {', '.join(map(str, names))}"
+        )
+
+
+def _named_twice(name: str) -> str:
+    return (
+        f"two sources are called {name!r}; give each a name of its own, and the files of one source as "
+        'file = ["FIRST", "SECOND"] or in a folder'
+    )
 
 
 class FilterSettings(_Settings):
@@ -314,7 +400,8 @@ class PrepareConfig(_Settings):
     """All settings of `prepare`.
 
     `source` is a file of events, a MovieLens folder or zip, or a folder of `events`, `items` and `users`
-    files; with split.kind = "files", or with `queries` in place of events, there is no `source`. Paths are
+    files; with `sources`, a log of several, with split.kind = "files", or with `queries` in place of events,
+    there is no `source`. `source_files` are files of `sources` by name, and become part of these. Paths are
     relative to the working directory; a URL such as `s3://bucket/events.parquet` is a place in an object
     store. `on_bad` "error" refuses a log that has bad rows, "drop" drops them unless they are more than half,
     and "drop=any" drops them; all count them. `items_format` and `users_format` are for files in another form
@@ -324,6 +411,15 @@ class PrepareConfig(_Settings):
     """
 
     source: Place | None = None
+    sources: tuple[SourceSettings, ...] = ()
+    source_files: tuple[str, ...] = _option(
+        "A log of several sources, such as orders:orders.csv: the file of the [[sources]] entry NAME of the "
+        "settings, or of a source with the columns of the options; repeatable.",
+        "NAME:FILE",
+        (),
+        "source",
+        exclude=True,
+    )
     queries: QuerySettings | None = None
     on_bad: Literal["error", "drop", "drop=any"] = _option(
         "Rows that can't be events: error (the default), drop (at most half of them), or drop=any.",
@@ -370,7 +466,9 @@ class PrepareConfig(_Settings):
                 f"user_features.text = {list(self.user_features.text)}: only items have texts; "
                 "name the column as a category or a list of values"
             )
-        divides = self.filters.duplicates == "strongest" or self.columns.session is not None
+        settings = [source.columns for source in self.sources] or [self.columns]
+        has_sessions = any(columns.session is not None for columns in settings)
+        divides = self.filters.duplicates == "strongest" or has_sessions
         if self.filters.session_gap is not None and not divides:
             raise ValueError(
                 'filters.session_gap divides the events among which duplicates = "strongest" chooses, and '
@@ -393,8 +491,40 @@ class PrepareConfig(_Settings):
         if self.queries is not None and (self.columns.time or self.columns.in_file_order):
             raise ValueError("queries have no times; leave out --time and --in-file-order")
         source_count = (self.source is not None) + (self.split.kind == "files") + (self.queries is not None)
-        if source_count != 1:
-            raise ValueError('give either source, or queries, or the files of split.kind = "files"')
+        if source_count + bool(self.sources) != 1:
+            raise ValueError(
+                'give either source, or queries, or the files of split.kind = "files", or sources'
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _has_consistent_sources(self) -> Self:
+        names = [source.name for source in self.sources]
+        for source in self.sources:
+            if not source.name:
+                raise ValueError('each of [[sources]] has a name; give it, such as name = "orders"')
+            if names.count(source.name) > 1:
+                raise ValueError(_named_twice(source.name))
+            if not source.file:
+                raise ValueError(
+                    f"the source {source.name!r} has no file; give it as file in [[sources]], or with "
+                    f"--source {source.name}:FILE"
+                )
+            unknown = [kind for kind in source.named_kinds if kind not in self.kinds]
+            if unknown and self.kinds:
+                raise ValueError(
+                    f"the source {source.name!r} has rows of the kind {unknown[0]!r}, which the table of "
+                    f"kinds lacks; it has {', '.join(self.kinds)}: add the kind there, perhaps as ignored"
+                )
+            if (unknown or source.columns.kind is not None) and not self.kinds:
+                raise ValueError(
+                    f"the source {source.name!r} has kinds, and no table says what they are, nor is one "
+                    "proposed for several sources; give [kinds], or --kind NAME=ROLE for each"
+                )
+        if self.sources and self.kinds_auto:
+            raise ValueError(
+                "kinds = auto proposes a table for a log of one source; give --kind NAME=ROLE for each kind"
+            )
         return self
 
     @model_validator(mode="before")
@@ -409,14 +539,57 @@ class PrepareConfig(_Settings):
         for name in ("items", "users"):
             if settings.get(f"{name}_sql") is not None and settings.get(name) is None:
                 settings = {**settings, name: settings.get("source")}
+        if settings.get("source_files") or settings.get("sources"):
+            settings = {**settings, "source_files": (), "sources": _sources(settings)}
         return settings
 
     @property
     def urls(self) -> list[str]:
         """The places in object stores that are read."""
-        places = [self.items, self.users, self.source]
+        places = [
+            self.items,
+            self.users,
+            self.source,
+            *(file for source in self.sources for file in source.file),
+        ]
         if self.queries is not None:
             places.append(self.queries.source)
         if isinstance(self.split, FilesSplit):
             places += [self.split.train, self.split.validation, self.split.test]
         return [*dict.fromkeys(place for place in places if isinstance(place, str))]
+
+
+def _sources(settings: dict[str, Any]) -> Any:
+    """Return the entries of `sources` with the files of `source_files`, and the settings of all sources."""
+    texts, entries = settings.get("source_files") or (), settings.get("sources") or []
+    files = files_of_sources([texts] if isinstance(texts, str) else texts)
+    if not isinstance(entries, (list, tuple)):
+        return entries
+    entries = [
+        entry.model_dump(exclude_unset=True) if isinstance(entry, BaseModel) else entry for entry in entries
+    ]
+    if not all(isinstance(entry, dict) for entry in entries):
+        return entries
+    names = [entry.get("name") for entry in entries]
+    if entries:
+        refuse_unknown_sources(files, names)
+    whole = []
+    for entry in entries or [{"name": name} for name in files]:
+        named = {"file": files[entry["name"]]} if entry.get("name") in files else {}
+        shared = {key: _over(settings.get(key), entry.get(key)) for key in ("format", "columns")}
+        own = entry.get("columns")
+        if entry.get("kind") is not None and not (isinstance(own, dict) and "kind" in own):
+            shared["columns"] = {key: name for key, name in shared["columns"].items() if key != "kind"}
+        whole.append({**entry, **named, **shared})
+    return whole
+
+
+def _over(shared: Any, own: Any) -> Any:
+    """Return a section of settings with the values of `own`, where both are sections."""
+    shared = shared.model_dump(exclude_unset=True) if isinstance(shared, BaseModel) else shared or {}
+    own = {} if own is None else own
+    if not isinstance(shared, dict) or not isinstance(own, dict):
+        return own
+    # One of the two places of a time excludes the other.
+    others = {"in_file_order": "time", "time": "in_file_order"}
+    return {key: value for key, value in shared.items() if others.get(key) not in own} | own

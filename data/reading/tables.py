@@ -12,9 +12,9 @@ from typing import Any
 import polars as pl
 
 from turret.data.errors import SourceError, TextEncodingError
-from turret.data.manifest import BadRows
+from turret.data.manifest import BadRows, Columns
 from turret.data.reading.encodings import encoding_sentence
-from turret.data.reading.schema import ColumnSettings, FeatureColumns
+from turret.data.reading.schema import ColumnSettings, FeatureColumns, SourceSettings
 from turret.data.rows import Engine, Rows
 
 OWN = "__turret_"
@@ -116,6 +116,7 @@ class Source:
     `parts` are the tables of events, each with the part (0 train, 1 validation, 2 test) of all its events, or
     None if the split is still to be made. `unread` are other files of a folder. `columns` are the columns of
     queries or of a log that is continued, else None; the features are the defaults of a known data set.
+    `sources` are the tables of a log of several sources, with their settings.
     """
 
     parts: tuple[tuple[int | None, Table], ...]
@@ -125,6 +126,7 @@ class Source:
     item_features: FeatureColumns | None = None
     user_features: FeatureColumns | None = None
     unread: tuple[Path, ...] = ()
+    sources: tuple[tuple[SourceSettings, Table], ...] = ()
 
     @property
     def tables(self) -> list[Table]:
@@ -136,6 +138,20 @@ class Source:
     def files(self) -> list[Path]:
         """The files that are read."""
         return [*dict.fromkeys(file for table in self.tables for file in table.files)]
+
+
+@dataclass(frozen=True)
+class LogSource:
+    """One source of a log: its tables with the part of each, the columns by role, and its settings."""
+
+    parts: tuple[tuple[int | None, Table], ...]
+    columns: Columns
+    settings: SourceSettings
+
+    @property
+    def path(self) -> Path:
+        """The file of the first part, for messages."""
+        return self.parts[0][1].path
 
 
 def refuse_columns(names: Iterable[str], path: Path) -> None:

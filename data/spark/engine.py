@@ -99,6 +99,12 @@ class SparkRows(Rows):
         """Return the rows with one more step."""
         return replace(self, steps=(*self.steps, step), _heads={})
 
+    def and_others(self, others: Sequence[Rows]) -> "SparkRows":
+        """Return these rows and then those of `others`, each piece with its steps."""
+        every = [rows for rows in (self, *others) if isinstance(rows, SparkRows)]
+        pieces = [rows.opening()(piece) for rows in every for piece in rows.pieces]
+        return replace(self, columns=self.schema(), pieces=tuple(pieces), steps=(), _heads={})
+
     def head(self, count: int) -> LocalRows:
         """Return the first rows, which this process holds."""
         if count not in self._heads:

@@ -18,8 +18,9 @@ from numpy.typing import DTypeLike, NDArray
 from pyspark.sql import DataFrame as SparkFrame
 
 from turret.data.events.event_arrays import Change, Events, user_blocks
-from turret.data.events.events import VERDICT, Log, events_of
+from turret.data.events.events import events_of
 from turret.data.events.labels import LABEL
+from turret.data.events.log import VERDICT, Log
 from turret.data.reading.tables import readable
 from turret.data.spark.engine import PIECE, SparkRows, as_ipc, from_ipc, in_arrow
 from turret.data.spark.session import not_shared
@@ -186,7 +187,7 @@ def read_by_spark(
     target = Path(tempfile.mkdtemp(prefix="counts.", dir=work))
     for rows in _finished(log, counted, 2 * shares, _added, target):
         counts[rows["role"][0]].append(rows.drop("role"))
-    schema = log.rows.schema()
+    schema = log.values().schema()
     users, items = (
         pl.concat([pl.DataFrame(schema={"key": schema[name], _COUNT: pl.Int64}), *counts[role]])
         for role, name in ((_USER, "user"), (_ITEM, "item"))

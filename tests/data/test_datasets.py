@@ -14,8 +14,8 @@ from tests.data.conftest import prepare_as
 from tests.support.tools import small_files
 from turret.data.errors import FetchError, SourceError
 from turret.data.features.columns import Bag
+from turret.data.fetching.datasets import DATASETS, WORKBOOK, fetch
 from turret.data.prepared import PreparedData
-from turret.data.reading.datasets import DATASETS, WORKBOOK, fetch
 from turret.data.reading.movielens import is_movielens, open_movielens
 
 NAME = "movielens-100k"

@@ -17,15 +17,16 @@ from tests.data.conftest import Prepare
 from turret.data.configuration import load_configuration
 from turret.data.errors import ColumnError, SourceError
 from turret.data.events.event_arrays import Events
-from turret.data.events.events import Log, read_events, validate
+from turret.data.events.events import read_events, validate
 from turret.data.events.ids import IdColumn, IdInterner, as_keys, vocabulary
+from turret.data.events.log import Log
 from turret.data.kinds import Kind
 from turret.data.manifest import BadRows, Removed
 from turret.data.ranges import stable_order
 from turret.data.reading.columns import choose_columns
 from turret.data.reading.readers import scan
-from turret.data.reading.schema import NULLS, FormatSettings, PrepareConfig
-from turret.data.reading.tables import ROW, Table
+from turret.data.reading.schema import NULLS, FormatSettings, PrepareConfig, SourceSettings
+from turret.data.reading.tables import ROW, LogSource, Table
 
 EXPORTED = pl.Series(["NULL", "None", "nan", " - ", "NA", "Nullarbor", "x"])
 
@@ -137,9 +138,10 @@ PLAIN = PrepareConfig(source=Path("log.csv"))
 def _validate(columns: Columns, catalog: list[str] | None = None, **settings: object) -> Log:
     config = load_configuration(PrepareConfig, overrides={"source": "log.csv", **settings})
     chosen = choose_columns(config.columns, list(columns), "log")
-    return validate(
-        [(None, _table(columns))], chosen, config, None if catalog is None else pl.Series(catalog)
-    )
+    settings_of = SourceSettings(format=config.format, columns=config.columns)
+    source = LogSource(((None, _table(columns)),), chosen, settings_of)
+    ids = None if catalog is None else pl.Series(catalog)
+    return validate([source], config.kinds, config.filters, ids)
 
 
 class Found(NamedTuple):
@@ -254,7 +256,8 @@ def test_parts_keep_their_numbers_and_examples_name_the_file() -> None:
     train = _table({"user": [1], "item": [1], "time": [1]}, "train.csv")
     test = _table({"user": [1, None], "item": [2, 1], "time": [2, 1]}, "test.csv")
     columns = choose_columns(PLAIN.columns, ["user", "item", "time"], "log")
-    log = validate([(0, train), (2, test)], columns, PLAIN)
+    source = LogSource(((0, train), (2, test)), columns, SourceSettings())
+    log = validate([source], {}, PLAIN.filters)
     found, events = _read(log)
     assert events.parts is not None
     assert events.parts.tolist() == [0, 2]
@@ -270,7 +273,7 @@ def test_a_source_that_breaks_off_is_refused_by_its_name(tmp_path: Path) -> None
     frame.write_parquet(path, compression="zstd", row_group_size=10_000)
     table = scan(path, FormatSettings(), tmp_path)
     columns = choose_columns(PLAIN.columns, table.columns(), "log")
-    log = validate([(None, table)], columns, PLAIN)
+    log = validate([LogSource(((None, table),), columns, SourceSettings())], {}, PLAIN.filters)
     content = bytearray(path.read_bytes())
     middle = len(content) // 2
     content[middle : middle + 60_000] = bytes(60_000)
@@ -283,8 +286,9 @@ def test_a_source_that_breaks_off_is_refused_by_its_name(tmp_path: Path) -> None
 def test_parts_with_columns_of_different_types_are_refused(other: object) -> None:
     parts = [_table({"user": [1], "item": [1], "time": [time]}) for time in ("1", other)]
     columns = choose_columns(PLAIN.columns, ["user", "item", "time"], "log")
+    source = LogSource(((0, parts[0]), (2, parts[1])), columns, SourceSettings())
     with pytest.raises(ColumnError, match=r"'time' differs in type between the parts: it holds String in"):
-        validate([(0, parts[0]), (2, parts[1])], columns, PLAIN)
+        validate([source], {}, PLAIN.filters)
 
 
 FEW, WIDE = st.integers(-3, 3), st.sampled_from([-(2**63), -1, 0, 1, 2**40, 2**63 - 1])

@@ -160,7 +160,7 @@ def test_a_log_is_prepared_as_it_always_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
     """In pieces, of whose size the result does not depend: the first version had one."""
-    for module in ("events.events", "events.event_arrays"):
+    for module in ("events.log", "events.event_arrays"):
         monkeypatch.setattr(f"turret.data.{module}.PIECE", 97)
     prepare_as(tmp_path / "prepared", **given(tmp_path, case))
     stated = json.loads((tmp_path / "prepared" / "manifest.json").read_text("utf-8"))

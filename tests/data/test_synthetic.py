@@ -8,7 +8,11 @@ from typing import Any
 import polars as pl
 import pytest
 
+from tests.support.places import ROOT
+from turret.data.configuration import load_configuration
 from turret.data.errors import DataError
+from turret.data.preparing.prepare import prepare
+from turret.data.reading.schema import PrepareConfig
 from turret.data.synthetic.synthesis import MessyConfig, Report, SyntheticConfig, synthesise
 
 SMALL: dict[str, Any] = {"users": 30, "items": 120, "events_per_user": 15, "longest_history": 30}
@@ -135,3 +139,22 @@ def test_the_messy_shop_is_bad_in_few_rows_and_the_same_for_a_seed(messy: Shop, 
     assert messy.items["category"].str.count_matches(" > ").unique().to_list() == [2]
     assert 0 < (messy.items["stock"].to_numpy() == 0).mean() < 0.2
     assert _files(synthesise(MESSY, tmp_path / "again").folder) == _files(messy.report.folder)
+
+
+def test_the_messy_log_in_two_files_is_that_in_one(messy: Shop, tmp_path: Path) -> None:
+    """The settings that lie beside them are those that docs/messy_shop.md shows."""
+    folder = synthesise(MESSY, tmp_path / "two", sources=True).folder
+    shared = {
+        "kinds": {"view": "signal", "cart": "signal", "purchase": "target", "return": "negative"},
+        "filters.session_gap": "30m",
+        "filters.duplicates": "strongest",
+        "on_bad": "drop",
+    }
+    one = {"source": messy.report.folder / "events.csv", "columns.session": "session_id"}
+    files = {"source_files": [f"web:{folder}/web.jsonl", f"orders:{folder}/orders.csv"]}
+    two = load_configuration(PrepareConfig, folder / "sources.toml", {**shared, **files})
+    whole = load_configuration(PrepareConfig, overrides={**shared, **one})
+    reports = [prepare(config, tmp_path / name) for name, config in (("1", whole), ("2", two))]
+    assert reports[0].manifest.fingerprint == reports[1].manifest.fingerprint
+    page = (ROOT / "docs" / "messy_shop.md").read_text("utf-8")
+    assert f"```toml\n{(folder / 'sources.toml').read_text()}```" in page

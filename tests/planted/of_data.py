@@ -83,7 +83,7 @@ def overwrite_deletes_a_folder_that_is_no_prepared_data(original: Any, target: A
     return (original.__globals__["new_folder"] if overwrite else original)(target, overwrite)
 
 
-@planted("data.reading.datasets:_verify", "data/test_datasets.py")
+@planted("data.fetching.datasets:_verify", "data/test_datasets.py")
 def a_data_set_is_unpacked_whatever_its_checksum(original: Any, archive: Any, dataset: Any) -> Any:
     pass
 
@@ -107,6 +107,61 @@ def the_weight_of_a_kind_replaces_that_of_the_row(
 @planted("data.events.events:with_strangers", "data/test_sessions.py")
 def a_login_reaches_across_the_pause_that_ends_a_session(original: Any, *others: Any) -> Any:
     return original(*others[:-1], None)
+
+
+@planted("data.events.events:with_strangers", "data/test_sources.py")
+def a_login_names_the_sessions_of_its_own_source_alone(
+    original: Any, sources: Any, part: Any, gap: Any
+) -> Any:
+    rows, notes = zip(*(original([source], part, gap) for source in sources), strict=True)
+    return [of_source for (of_source,) in rows], notes[0]
+
+
+@planted("data.events.events:unknown_value", "data/test_sources.py")
+def a_value_that_has_no_kind_is_left_out_in_silence(original: Any, columns: Any, settings: Any) -> Any:
+    return []
+
+
+@planted("data.events.events:_quantity", "data/test_sources.py")
+def quantities_of_a_source_have_the_sign_of_its_file(
+    original: Any, columns: Any, settings: Any, schema: Any
+) -> Any:
+    return original(columns, settings.model_copy(update={"quantity_sign": 1}), schema)
+
+
+@planted("data.events.log:Log.checked", "data/test_sources.py")
+def half_of_all_sources_may_be_bad_in_one(original: Any, self: Any, count: Any, bad_rows: Any) -> Any:
+    every = original(self, count, bad_rows)
+    files = [file for rows in every for file in rows.files]
+    return [type(every[0])(files, count, [bad for rows in every for bad in rows.bad_rows])]
+
+
+@planted("data.events.log:SourceRows.prefix", "data/test_sources.py")
+def bad_rows_are_counted_over_all_sources(original: Any, self: Any) -> Any:
+    return ""
+
+
+@planted("data.events.events:kind_name", "data/test_sources.py")
+def a_map_of_values_to_kinds_is_not_read(original: Any, columns: Any, settings: Any, *others: Any) -> Any:
+    return original(columns, settings.model_copy(update={"kinds": {}}), *others)
+
+
+@planted("data.preparing.append:_with_columns", "data/test_sources.py")
+def an_appended_file_of_a_source_has_the_columns_of_a_dump(
+    original: Any, source: Any, manifest: Any, *others: Any
+) -> Any:
+    settings = {name: value for name, value in manifest.settings.items() if name != "sources"}
+    return original(source, manifest.model_copy(update={"settings": settings}), *others)
+
+
+@planted("data.fetching.downloads:_Encrypted.redirect_request", "data/test_downloads.py")
+def a_download_is_sent_on_to_an_address_that_is_not_encrypted(original: Any, self: Any, *given: Any) -> Any:
+    return super(type(self), self).redirect_request(*given)
+
+
+@planted("data.fetching.downloads:_length", "data/test_downloads.py")
+def a_download_that_breaks_off_is_read(original: Any, headers: Any) -> Any:
+    return None
 
 
 @planted("data.preparing.append:_known", "data/test_append.py")

@@ -238,6 +238,22 @@ def test_raw_events_take_a_table_of_kinds(address: str, tmp_path: Path) -> None:
         pass
 
 
+def test_raw_events_of_several_sources_are_loaded_as_one_log(address: str, tmp_path: Path) -> None:
+    """The settings are those of a preparation; the visit of the web log is that of the order's customer."""
+    (tmp_path / "web.jsonl").write_text(
+        f'{{"sid": "s1", "item_id": "x", "event": "view", "time": {START}}}\n'
+    )
+    (tmp_path / "orders.csv").write_text(f"user_id,sid,item_id,state,time\na,s1,y,sold,{START + 60}\n")
+    (tmp_path / "shop.toml").write_text(
+        'kinds = {view = "signal", buy = "target"}\n'
+        '[[sources]]\nname = "web"\nfile = "web.jsonl"\ncolumns = {session = "sid"}\n'
+        '[[sources]]\nname = "orders"\nkinds = {sold = "buy"}\ncolumns = {session = "sid", kind = "state"}\n'
+    )
+    words = ("--config", "shop.toml", "--source", "orders:orders.csv", "--store", address)
+    output("history", "load", *words, folder=tmp_path)
+    assert {(event.item, event.kind) for event in stored(address, "a")} == {("x", "view"), ("y", "buy")}
+
+
 def test_doubtful_rows_of_raw_events_are_told(tmp_path: Path) -> None:
     rows = f"a ,x,{START},False\na,y,{START + 1},True\na,z,2900000000,False\nb,z,2900000000,False\n"
     (tmp_path / "log.csv").write_text(HEAD[:-1] + ",refunded\n" + rows)

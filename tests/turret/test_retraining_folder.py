@@ -10,6 +10,7 @@ import pytest
 
 import turret
 from tests.turret.conftest import DAY, START, Prepare, manifest, record, size
+from turret.data.configuration import load_configuration
 from turret.data.errors import ConfigurationError, TurretError
 from turret.data.preparing.append import append
 from turret.data.preparing.prepare import prepare
@@ -116,7 +117,7 @@ def test_rows_without_a_catalog_entry_are_dropped(tmp_path: Path, settings: Retr
     assert add_stored(settings, BEGUN, []).startswith("1 stored event can't be used: item not in the items")
     assert len(open_data(settings).event_items) == len(LOG) + 1  # i9 is not in the catalog
     items.write_text(items.read_text() + "i9,New\n")
-    add_stored(replace(settings, items=items, late=9.0), BEGUN, [])
+    add_stored(replace(settings, items=str(items), late=9.0), BEGUN, [])
     assert len(open_data(settings).event_items) == len(LOG) + 2
 
 
@@ -299,3 +300,19 @@ def test_both_bundles_of_a_run_with_another_index_are_one(folder: RetrainSetting
     known = [record(name, version=f"{name}-ivf") for name in ("r0", "r1")] + RECORDS_OF_RUNS[2:]
     delete_old(folder, known)
     assert names(folder.bundles) == {"r1", "r1-ivf", "r8", "mine"}
+
+
+def test_a_new_file_of_a_source_is_added_with_the_stored_events(
+    settings: RetrainSettings, tmp_path: Path
+) -> None:
+    """In one log; without a stored event the file alone is added. A second time nothing is new."""
+    first = load_configuration(PrepareConfig, overrides={"source_files": [f"orders:{tmp_path / 'log.csv'}"]})
+    prepare(first, settings.data, overwrite=True)
+    new = write(tmp_path / "new.csv", [("cat", "i1", START + 4 * DAY), ("cat", "i2", START + 4 * DAY)])
+    named = replace(settings, sources=[f"orders:{new}"], late=9.0)
+    add_stored(named, BEGUN, [])
+    assert len(open_data(settings).event_items) == len(LOG) + 2
+    store(settings, LATER)
+    for _ in range(2):
+        assert add_stored(named, BEGUN, []) == ""
+        assert len(open_data(settings).event_items) == len(LOG) + 2 + len(LATER)

@@ -24,7 +24,7 @@ Store = Annotated[
 
 
 @app.command()
-@with_settings("on_bad", "format", "columns", "kinds", "filters", "sql", "since")
+@with_settings("source_files", "on_bad", "format", "columns", "kinds", "filters", "sql", "since")
 def load(
     source: Annotated[
         str | None,
@@ -33,6 +33,12 @@ def load(
     data: Annotated[
         Path, typer.Option("--data", metavar="DIR", help="Prepared data, if no SOURCE is given.")
     ] = PREPARED,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="A TOML file as for `turret data prepare`; options given here win."
+        ),
+    ] = None,
     store: Store = None,
     **options: Any,
 ) -> None:
@@ -49,10 +55,11 @@ def load(
     from turret.service.settings import read_settings
 
     settings = read_settings(store=store)
-    if source is None:
+    given = given_settings(options)
+    if source is None and config is None and given["source_files"] is None:
         report = load_histories(PreparedData.open(data), settings)
     else:
-        with prepared_log(source, given_settings(options), print) as prepared:
+        with prepared_log(source, given, print, config) as prepared:
             report = load_histories(prepared, settings)
     print(report.sentence(settings.store))
 

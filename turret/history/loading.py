@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice, pairwise, repeat
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -289,9 +290,14 @@ def _numbers(owners: NDArray[np.int32], items: NDArray[Any], times: NDArray[Any]
 
 @contextmanager
 def prepared_log(
-    source: Place | str, settings: Mapping[str, Any], report: Callable[[str], object]
+    source: Place | str | None,
+    settings: Mapping[str, Any],
+    report: Callable[[str], object],
+    path: Path | None = None,
 ) -> Iterator[PreparedData]:
-    """Prepare `source` with `settings` by their dotted names, and report dropped and doubtful rows.
+    """Prepare `source`, or the sources of the settings, and report dropped and doubtful rows.
+
+    `settings` by their dotted names win over those of the TOML file `path`.
 
     The result lasts for the block. This needs Polars, which a service lacks.
     """
@@ -299,7 +305,7 @@ def prepared_log(
     from turret.data.preparing.prepare import prepare
     from turret.data.reading.schema import PrepareConfig
 
-    config = load_configuration(PrepareConfig, overrides={**settings, "source": source})
+    config = load_configuration(PrepareConfig, path, {**settings, "source": source})
     lost = ConfigurationError(
         f"the kinds of the column {config.columns.kind!r} would be lost, as no table has them; give each "
         "with --kind NAME=ROLE, as the live version has it, or leave out --kind-column if all are alike"

@@ -245,6 +245,8 @@ def add_stored(
 ) -> str:
     """Read the events that the data may lack, and append them if `accept` takes the data with them.
 
+    The files of sources are appended with them, in one log.
+
     A repeated call changes nothing. Returns a sentence about events that the data can't take, empty for none.
 
     The range begins `--late` days before the newest event of the data or the last dump for a training,
@@ -274,7 +276,7 @@ def add_stored(
             report(line)
     if not appended.lost:
         return ""
-    noun = "stored event" if settings.events is None else "row"
+    noun = "row" if settings.events or settings.sources else "stored event"
     return f"{counted(appended.lost, noun)} can't be used: {appended.dropped}."
 
 
@@ -283,12 +285,14 @@ def _append(
 ) -> AppendReport:
     """Append the events of a range of times, of the database of the settings or else of the store.
 
-    Raises EmptyResultError and EmptyRangeError where there is none.
+    The files of sources are appended with them. Raises EmptyResultError and EmptyRangeError where there is
+    none.
     """
     options: dict[str, object] = {
         "on_bad": "drop=any",
         "items": settings.items,
         "users": settings.users,
+        "source_files": settings.sources,
     }
     if settings.events is not None:
         place = settings.events if is_url(settings.events) else Path(settings.events)
@@ -296,10 +300,17 @@ def _append(
         since = settings.since or (show_time(times.first) if takes_since([query]) else None)
         return append(place, settings.data, {**options, "sql": settings.sql, "since": since}, accept)
     target = state.dump(settings.work)
-    dumped_events = dump_histories(read_settings(store=settings.store), times, target)
-    report(dumped_events.sentence(target).partition("; the next dump")[0])
-    appended = append(target, settings.data, options, accept)
-    target.unlink()  # events are personal data
+    stored: Path | None = target
+    try:
+        dumped_events = dump_histories(read_settings(store=settings.store), times, target)
+        report(dumped_events.sentence(target).partition("; the next dump")[0])
+    except EmptyRangeError as empty:
+        if not settings.sources:
+            raise
+        report(str(empty).partition(", so nothing")[0])
+        stored = None
+    appended = append(stored, settings.data, options, accept)
+    target.unlink(missing_ok=True)  # events are personal data
     return appended
 
 

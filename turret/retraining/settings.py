@@ -80,11 +80,21 @@ class RetrainSettings:
         list[str] | None,
         Option("--set", metavar="KEY=VALUE", help="Override a setting of each training; repeatable."),
     ] = None
+    sources: Annotated[
+        list[str] | None,
+        Option(
+            "--source",
+            metavar="NAME:FILE",
+            help="A file of one of the data's [[sources]], added with the stored events; repeatable.",
+        ),
+    ] = None
     items: Annotated[
-        Path | None, Option(metavar="FILE", help="The file of items (that of the first preparation).")
+        str | None,
+        Option(metavar="FILE", help="The file of items, or its URL (that of the first preparation)."),
     ] = None
     users: Annotated[
-        Path | None, Option(metavar="FILE", help="The file of users (that of the first preparation).")
+        str | None,
+        Option(metavar="FILE", help="The file of users, or its URL (that of the first preparation)."),
     ] = None
     metric: Annotated[
         str,

@@ -1,9 +1,7 @@
 """Public data sets: their addresses, checksums and forms, and their download."""
 
-import http.client
 import json
 import tempfile
-import urllib.error
 import urllib.request
 import zlib
 from collections.abc import Callable
@@ -14,6 +12,7 @@ from zipfile import BadZipFile, ZipFile
 import polars as pl
 
 from turret.data.errors import FetchError, without_credentials
+from turret.data.fetching.downloads import CHUNK, NETWORK, TIMEOUT, reason_of
 from turret.data.files import new_folder
 from turret.data.manifest import hash_file
 from turret.data.progress import progress
@@ -109,9 +108,6 @@ DATASETS = {
 }
 
 _RECORD = "source.json"
-_TIMEOUT = 30.0  # seconds without a byte
-_CHUNK = 1 << 20
-_NETWORK = (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError, ValueError)
 
 
 def fetch(name: str, target: Path, base_url: str | None = None) -> Path:
@@ -167,21 +163,17 @@ def _download(url: str, path: Path, size: int) -> None:
     try:
         request = urllib.request.Request(url, headers={"User-Agent": "turret"})
         with (
-            urllib.request.urlopen(request, timeout=_TIMEOUT) as response,
+            urllib.request.urlopen(request, timeout=TIMEOUT) as response,
             path.open("wb") as file,
             progress(f"downloading {path.name}", total=size) as advance,
         ):
-            while chunk := response.read(_CHUNK):
+            while chunk := response.read(CHUNK):
                 file.write(chunk)
                 advance(len(chunk))
-    except _NETWORK as error:
-        if isinstance(error, urllib.error.HTTPError):
-            error.close()
-        # The text of a ValueError may have a part of a password.
-        reason = type(error).__name__ if isinstance(error, ValueError) else error
+    except NETWORK as error:
         raise FetchError(
-            f"{url} can't be fetched ({reason}); check the address, the network and the proxy (https_proxy), "
-            "or give a mirror with --base-url"
+            f"{url} can't be fetched ({reason_of(error)}); check the address, the network and the proxy "
+            "(https_proxy), or give a mirror with --base-url"
         ) from None
 
 
