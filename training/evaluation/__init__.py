@@ -1,3 +1,13 @@
 """Ranking metrics over the whole catalog."""
 
-__all__ = ["evaluation", "metrics", "per_user", "ranking", "repeats", "seen", "table", "top_rows"]
+__all__ = [
+    "complements",
+    "evaluation",
+    "metrics",
+    "per_user",
+    "ranking",
+    "repeats",
+    "seen",
+    "table",
+    "top_rows",
+]
