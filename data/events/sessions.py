@@ -117,8 +117,7 @@ def numbered(events: Events, gap: str | None) -> Events:
     not depend on the hash; negatives have none. After a pause of more than `gap`, an id stands for another
     session.
     """
-    if events.sessions is None:
-        return events
+    assert events.sessions is not None
     are_events = np.ones(len(events)) if events.labels is None else events.labels == 1
     has_session = np.flatnonzero((events.sessions != NO_SESSION) & (are_events > 0))
     users, sessions, times = (values[has_session] for values in (events.users, events.sessions, events.times))

@@ -165,7 +165,7 @@ def build_histories(
     def filtered(block: Events) -> Events:
         block = accounts.people(block if change is None else change(block))
         block = block if policy == "keep" else distinct_events(block, merging)
-        return numbered(block, filters.session_gap)
+        return block if block.sessions is None else numbered(block, filters.session_gap)
 
     is_whole = filters.min_user_events == filters.min_item_events == 1
     is_whole = is_whole and accounts.most is None and not log.has_labels

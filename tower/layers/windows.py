@@ -140,17 +140,12 @@ def window_sums(vectors: Tensor, histories: PackedHistories, scales: Tensor | No
     return ((whole - target) * scales.unsqueeze(1)).to(vectors.dtype)
 
 
-def window_means(vectors: Tensor, histories: PackedHistories) -> Tensor:
-    """The mean of the vectors in each example's window: [B, D]."""
-    return window_sums(vectors, histories, 1.0 / window_counts(histories))
-
-
-def window_counts(histories: PackedHistories) -> Tensor:
-    """The number of items that each example reads: int64 [B]."""
+def window_means(vectors: Tensor, histories: PackedHistories, power: float = 1.0) -> Tensor:
+    """The sum of each window over its number of vectors to the power: means [B, D] for a power of 1."""
     counts = histories.ends - histories.starts
     if histories.left_out is not None:
         counts = counts - (histories.left_out >= 0).long()
-    return counts
+    return window_sums(vectors, histories, 1.0 / counts**power)
 
 
 def weighted_means(vectors: Tensor, weights: Tensor, histories: PackedHistories) -> Tensor:

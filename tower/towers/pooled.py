@@ -10,7 +10,7 @@ from turret.data.features.columns import Features
 from turret.tower.config import Rate, Width
 from turret.tower.kernels.elementwise import Dropout
 from turret.tower.layers.packed import PackedHistories, gather_rows, step_at
-from turret.tower.layers.windows import weighted_means, window_counts, window_means
+from turret.tower.layers.windows import weighted_means, window_means
 from turret.tower.towers.user import (
     Context,
     Inputs,
@@ -62,6 +62,11 @@ class PooledUserConfig(UserTowerSettings):
                 f"user.ordered = false makes a set of the history, which contradicts user.{name} = true; "
                 "set one of them the other way"
             )
+        if self.pooling == "root" and self.item_dropout:
+            raise ValueError(
+                f"user.item_dropout = {self.item_dropout} leaves items out of a mean, which user.pooling = "
+                "'root' replaces; set user.item_dropout = 0, or user.pooling = 'mean'"
+            )
         if self.ordered and not self.leave_out:
             raise ValueError(
                 "user.leave_out = false reads the item to predict, which an ordered history never contains; "
@@ -94,9 +99,7 @@ class PooledUserTower(UserTower):
             kept = (torch.rand(len(vectors), 1) >= self.config.item_dropout).to(vectors)
             means = weighted_means(vectors, kept, histories)
         else:
-            means = window_means(vectors, histories)
-        if self.config.pooling == "root":
-            means = means * window_counts(histories).sqrt().unsqueeze(1)
+            means = window_means(vectors, histories, 0.5 if self.config.pooling == "root" else 1.0)
         last = gather_rows(vectors, histories.ends - 1)
         features = self.rows(histories.users) if self.rows else None
         return self._vectors(means, last, features, histories.ages)
