@@ -196,3 +196,23 @@ def a_column_of_prices_and_ranges_is_a_category_in_silence(original: Any, *given
 @planted("data.preparing.encoding:_separator", "data/test_features.py")
 def texts_with_commas_are_lists_if_parts_come_back(original: Any, texts: Any, stated: str) -> Any:
     return original(texts, stated or ",")
+
+
+@planted("data.databases.results:_reason", "data/test_databases.py")
+def the_error_of_a_driver_is_told_with_the_password_in_it(original: Any, error: Any, password: Any) -> Any:
+    return original(error, None)
+
+
+@planted("data.databases.results:query_results", "data/test_databases.py")
+def a_killed_read_leaves_its_files_beside_the_data(original: Any, *given: Any) -> Any:
+    @contextmanager
+    def kept(path: Any) -> Any:
+        path.mkdir(parents=True)
+        yield path
+
+    return contextmanager(seeing(original.__wrapped__, temporary_folder=kept))(*given)
+
+
+@planted("data.databases.results:with_since", "data/test_databases.py")
+def every_appended_query_reads_the_whole_table(original: Any, query: Any, since: Any) -> Any:
+    return original(query, None)
