@@ -72,7 +72,9 @@ def read_postgres(database: Database, query: str) -> Iterator[pl.DataFrame]:
     with closing(connect_postgres(database)) as connection, closing(connection.cursor()) as cursor:
         cursor.execute("set transaction read only")
         cursor.execute("set local timezone = 'UTC'")
-        cursor.execute(query)
+        # The driver puts the query in parentheses, behind which a semicolon is an error, and a comment at the
+        # end would take the second one.
+        cursor.execute(query.rstrip("; \n\t") + "\n")
         _columns([column[0] for column in cursor.description or ()])
         yield from _arrow_batches(cursor.fetch_record_batch())
 

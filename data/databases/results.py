@@ -8,7 +8,7 @@ import re
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import polars as pl
@@ -32,6 +32,8 @@ from turret.data.reading.schema import PrepareConfig
 _OPTIONS = {"events": "--sql", "items": "--items-sql", "users": "--users-sql"}
 _SINCE = re.compile(r"(?<![:\w]):since\b")
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
+_FIRST_DAY, _LAST_DAY = ((day - date(1970, 1, 1)).days for day in (date.min, date.max))
+_PER_SECOND = {"ms": 10**3, "us": 10**6}  # 64 bits of nanoseconds end in the year 2262
 _FIRST = "1970-01-01"  # all events have the time 1970 or later
 
 
@@ -152,7 +154,10 @@ def write_result(database: Database, role: str, query: str, file: Path) -> None:
 
 
 def plain(batch: pl.DataFrame) -> pl.DataFrame:
-    """Return a batch with integers and floats in place of decimals and integers of 128 bits."""
+    """Return a batch with integers and floats in place of decimals and of integers of 128 bits.
+
+    Times beyond the years 1 to 9999, such as Postgres's infinity, are null, as Python has no such times.
+    """
     changed = []
     for values in batch.iter_columns():
         dtype = values.dtype
@@ -160,6 +165,11 @@ def plain(batch: pl.DataFrame) -> pl.DataFrame:
             changed.append(values.cast(pl.Float64 if dtype.scale else pl.Int64))
         elif dtype in (pl.Int128, pl.UInt128):
             changed.append(values.cast(pl.Int64))
+        elif isinstance(dtype, pl.Date) or (isinstance(dtype, pl.Datetime) and dtype.time_unit != "ns"):
+            a_day = 86_400 * _PER_SECOND[dtype.time_unit] if isinstance(dtype, pl.Datetime) else 1
+            number = values.to_physical().cast(pl.Int64)
+            is_known = (number >= _FIRST_DAY * a_day) & (number < (_LAST_DAY + 1) * a_day)
+            changed.append(values.set(~is_known, None))
     return batch.with_columns(changed)
 
 
@@ -188,5 +198,5 @@ def _reason(error: Exception, password: str | None) -> str:
     number, *message = error.args if len(error.args) == 2 else (None, error)  # of MySQL
     text = str(message[0] if isinstance(number, int) else error) or type(error).__name__
     text = re.split(r"\n\s*\n|\nLINE \d|Query was:| Hint: ", text)[0]
-    text = " ".join(re.sub(r"\.? SQLSTATE: \w+", "", text).split()).rstrip(".;")
+    text = " ".join(re.sub(r"\.? SQLSTATE: \w+|^.*(?:ERROR|FATAL): ", "", text).split()).rstrip(".;")
     return text_without_credentials(text.replace(password, "***") if password else text)

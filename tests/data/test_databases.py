@@ -6,6 +6,7 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from tests.support.tools import require
 from turret.data.databases import drivers
 from turret.data.databases.addresses import Database, is_database, open_database
 from turret.data.databases.drivers import READERS
-from turret.data.databases.results import with_since, write_result
+from turret.data.databases.results import plain, with_since, write_result
 from turret.data.errors import ConfigurationError, DataError, EmptyResultError, MissingExtraError, SourceError
 from turret.data.prepared import PreparedData
 from turret.data.preparing.append import append
@@ -485,3 +486,15 @@ def test_a_result_without_rows_is_an_error_of_its_own(shop: Path, tmp_path: Path
         append(shop, tmp_path / "prepared", {"since": "2025-01-01"})
     with pytest.raises(SourceError):
         append(shop, tmp_path / "prepared", {"sql": "select nothing"})
+
+
+def test_times_that_python_does_not_have_are_null() -> None:
+    """Postgres has the time infinity."""
+    frame = pl.DataFrame({"day": [date.min, date.max], "time": [datetime.min, datetime.max]})
+    assert plain(frame).equals(frame)
+    beyond = pl.DataFrame({"number": [2**31 - 1, -(2**31)]}).select(
+        pl.col("number").cast(pl.Int32).cast(pl.Date).alias("day"),
+        pl.lit(2**63 - 1).cast(pl.Datetime("us", "UTC")).alias("time"),
+    )
+    assert plain(beyond).rows() == [(None, None)] * 2
+    assert plain(beyond).schema == beyond.schema

@@ -121,6 +121,11 @@ def test_orders_of_a_server_are_prepared_and_those_of_the_next_days_appended(
         ("select 1; select 2", "cannot insert multiple commands"),
         ("select 1 / (n - 5) as user_id from generate_series(1, 9) as n", "division by zero"),
         ("select interval '1 day' as span", "interval"),
+        (
+            STOPPED.replace("advisory_lock(7)", "terminate_backend(pg_backend_pid())"),
+            "terminating connection due to",
+        ),
+        ("select null as user_id, 1 as item_id, 'infinity'::timestamptz as time -- never;\n ; ", "null user"),
         ("select * from orders where false", "gives no rows; check its conditions"),
         ("select null as user_id, 1 as item_id, 1714557600 as time", "null user"),
     ],

@@ -261,3 +261,23 @@ def events_without_a_session_share_one(original: Any, session: Any) -> Any:
 @planted("data.events.sessions:numbered", "data/test_sessions.py")
 def a_session_goes_on_after_the_pause_that_ends_it(original: Any, events: Any, gap: Any) -> Any:
     return original(events, None)
+
+
+@planted("data.databases.results:_reason", "data/test_databases.py")
+def the_error_of_a_driver_is_told_with_the_password_in_it(original: Any, error: Any, password: Any) -> Any:
+    return original(error, None)
+
+
+@planted("data.databases.results:query_results", "data/test_databases.py")
+def a_killed_read_leaves_its_files_beside_the_data(original: Any, *given: Any) -> Any:
+    @contextmanager
+    def kept(path: Any) -> Any:
+        path.mkdir(parents=True)
+        yield path
+
+    return contextmanager(seeing(original.__wrapped__, temporary_folder=kept))(*given)
+
+
+@planted("data.databases.results:with_since", "data/test_databases.py")
+def every_appended_query_reads_the_whole_table(original: Any, query: Any, since: Any) -> Any:
+    return original(query, None)
