@@ -79,7 +79,9 @@ def validate(
     """
     further = forms or [()] * len(sources)
     raw = [_raw_source(source, those, engine) for source, those in zip(sources, further, strict=True)]
-    raw, notes = _with_users(_with_one_order(raw), filters.session_gap)
+    raw, notes = raw if len(raw) == 1 else _with_one_order(raw), tuple[str, ...]()
+    if any(source.source.columns.session is not None for source in raw):
+        raw, notes = _with_users(raw, filters.session_gap)
     validated = [_validated(source, kinds, filters, catalog) for source in raw]
     changed = [column for source in validated for column in source.ids.values() if column.is_changed]
     return Log(
@@ -147,8 +149,6 @@ def _is_without_times(source: _RawSource) -> bool:
 def _with_users(sources: list[_RawSource], gap: str | None) -> tuple[list[_RawSource], tuple[str, ...]]:
     """Return the sources with users for the rows of their sessions, and sentences about these."""
     with_sessions = [source for source in sources if source.source.columns.session is not None]
-    if not with_sessions:
-        return sources, ()
     named, note = with_strangers(
         [(source.rows, source.ids, source.time.value) for source in with_sessions], PART, gap
     )
@@ -174,7 +174,7 @@ def _validated(
         rows = rows.then(lambda frame: one_row_an_item(frame, columns, nulls, list_separator))
         # Each negative is a row with an id now.
         ids = ids | id_columns(rows, {"raw_item": raw.names["raw_item"]}, form.nulls)
-    quantity = _quantity(columns, settings, rows.schema())
+    quantity = None if columns.quantity is None else _quantity(columns.quantity, settings, rows.schema())
     kind = kind_name(columns, settings, filters.default_kind, quantity) if kinds else None
     values = _values(rows.schema(), columns, raw.time, kind, kinds, ids, form.decimal)
     if quantity is not None:
@@ -262,11 +262,9 @@ def _values(
     return values
 
 
-def _quantity(columns: Columns, settings: SourceSettings, schema: pl.Schema) -> pl.Expr | None:
-    """Return the quantity of a row with its sign, None for a source without quantities."""
-    if columns.quantity is None:
-        return None
-    quantity = _number("raw_quantity", columns.quantity, schema, settings.format.decimal)
+def _quantity(name: str, settings: SourceSettings, schema: pl.Schema) -> pl.Expr:
+    """Return the quantity of a row, in the column `name`, with its sign."""
+    quantity = _number("raw_quantity", name, schema, settings.format.decimal)
     return quantity if settings.quantity_sign == 1 else -quantity
 
 

@@ -176,16 +176,17 @@ class Log:
 
     def pieces(self) -> Iterator[pl.DataFrame]:
         """Yield the `values` of rows of this process in batches."""
-        for source, values in zip(self.sources, self._values(), strict=True):
+        for source, values in zip(self.sources, self._values, strict=True):
             assert isinstance(values, LocalRows)
             with readable(source.path):
                 yield from values.frame.collect_batches(chunk_size=PIECE, engine="streaming")
 
     def values(self) -> Rows:
         """Return all rows in order: ids as keys, the other columns of `Events`, VERDICT, and LABEL if any."""
-        first, *others = self._values()
+        first, *others = self._values
         return first.and_others(others) if others else first
 
+    @property
     def _values(self) -> list[Rows]:
         """Return the `values` of each source, in common types."""
         present = {
@@ -203,6 +204,16 @@ class Log:
         types = pl.concat(none, how="vertical_relaxed").schema
         return [rows.then(lambda frame: frame.cast(types)) for rows in values]
 
+    @property
+    def malformed(self) -> list[BadRows]:
+        """The lines of each source that are no rows."""
+        return [
+            table.malformed.bad_rows(f"{source.prefix}malformed line")
+            for source in self.sources
+            for table in source.tables.values()
+            if table.malformed.count
+        ]
+
     def dropped_rows(self, counts: Mapping[str, int]) -> tuple[list[BadRows], list[Removed]]:
         """Return bad rows by kind, with examples, and removed rows by filter, from `counts` by verdict."""
         removed = [Removed(filter=name, events=counts[name]) for name in FILTERS if name in counts]
@@ -214,7 +225,10 @@ class Log:
         return bad, removed
 
     def further_forms(self, verdicts: Mapping[str, int]) -> list[tuple[str, ...]]:
-        """Return all formats of the times of each source, if known ones read further times; else nothing."""
+        """Return all formats of the times of each source, if known ones read further times; else nothing.
+
+        `verdicts` counts the rows by verdict.
+        """
         new = [
             source.further_forms() if source.prefix + UNREADABLE_TIME in verdicts else ()
             for source in self.sources

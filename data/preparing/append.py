@@ -27,13 +27,13 @@ from turret.data.histories.histories import Histories, build_histories
 from turret.data.manifest import BadRows, DataManifest, Removed, hash_all
 from turret.data.object_stores import Place, local_copies
 from turret.data.prepared import LOOSE, PreparedData
+from turret.data.preparing.log_sources import shared_columns
 from turret.data.preparing.prepare import (
     IngestedSource,
     complete,
     ingest_source,
     new_prepared_folder,
     one_writer,
-    shared_columns,
 )
 from turret.data.progress import progress
 from turret.data.ranges import stable_order
@@ -42,9 +42,8 @@ from turret.data.reading.schema import (
     ColumnSettings,
     PrepareConfig,
     SourceSettings,
-    files_of_sources,
-    refuse_unknown_sources,
 )
+from turret.data.reading.source_entries import files_of_sources, refuse_unknown_sources
 from turret.data.reading.tables import Source, Table
 from turret.data.vocabulary import Vocabulary
 

@@ -26,6 +26,7 @@ from turret.data.errors import (
 )
 from turret.data.events.dropped_rows import (
     UNKNOWN_ITEM,
+    UNREADABLE_TIME,
     CheckedRows,
     OnBad,
     PrepareReport,
@@ -35,14 +36,12 @@ from turret.data.events.dropped_rows import (
 )
 from turret.data.events.event_arrays import EventFiles
 from turret.data.events.events import read_events, validate
-from turret.data.events.funnel import propose_kinds, shown_table
 from turret.data.events.ids import as_keys
-from turret.data.events.labels import check_labels, refuse_absent_kinds
+from turret.data.events.labels import check_labels
 from turret.data.events.log import Log
 from turret.data.files import locked, new_folder, tried_lock
 from turret.data.histories.histories import Histories, build_histories
 from turret.data.histories.partition import partition
-from turret.data.kinds import KindTable
 from turret.data.manifest import (
     MANIFEST,
     BadRows,
@@ -59,12 +58,12 @@ from turret.data.manifest import (
 )
 from turret.data.object_stores import TABLE, Place, local_copies, with_urls
 from turret.data.preparing.catalogs import EntityTable, read_entity_table, write_catalogs
+from turret.data.preparing.log_sources import choose_kinds, choose_sources, columns_of
 from turret.data.preparing.prepare_warnings import count_repeats, doubtful_rows, prepare_warnings
 from turret.data.progress import LOGGER, progress
-from turret.data.reading.columns import KINDS, choose_columns
 from turret.data.reading.open_source import open_source
-from turret.data.reading.schema import PrepareConfig, SourceSettings
-from turret.data.reading.tables import EXAMPLES, LogSource, Source, Table
+from turret.data.reading.schema import PrepareConfig
+from turret.data.reading.tables import EXAMPLES, LogSource, Source
 from turret.data.rows import LOCAL, Engine
 
 if TYPE_CHECKING:
@@ -138,8 +137,6 @@ def prepare(
 Reader = Callable[
     [Log, Path], tuple["EventFiles | SparkEvents", pl.Series, pl.Series, Counter[str], Counter[int]]
 ]
-_OF_SEVERAL = {"weight": "weight", "quantity": "quantity", "session": "session_id"}
-"""The columns of the events of several sources, under the names of `turret.history.dumping`."""
 _MASTERS = "local, local[THREADS], spark://HOST:PORT, sc://HOST:PORT (Spark Connect), yarn or k8s://URL"
 _MASTER = re.compile(r"local(\[(\d+|\*)\]|-cluster\[\d+,\d+,\d+\])?|yarn|(spark|sc|k8s)://.+")
 
@@ -181,14 +178,8 @@ class IngestedSource:
     @property
     def columns(self) -> Columns:
         """The columns by role: those of the source, of several the ones that a dump of the service has."""
-        first, *others = [log.columns for log in self.logs]
-        if not self.logs[0].settings.name:
-            return first
-        roles = {role for columns in (first, *others) for role, name in columns if name is not None}
-        optional = {role: name for role, name in _OF_SEVERAL.items() if role in roles}
-        if self.log.kinds:
-            optional["kind"] = "kind"
-        return Columns(user="user_id", item="item_id", time="timestamp", **optional)
+        is_only = not self.logs[0].settings.name
+        return self.logs[0].columns if is_only else columns_of(self.logs, bool(self.log.kinds))
 
     @property
     def entities(self) -> list[EntityTable]:
@@ -222,20 +213,14 @@ def ingest_source(
         items = read_entity_table(source.items, settings.item_id, columns.item, "item", form)
     if source.users is not None:
         users = read_entity_table(source.users, settings.user_id, columns.user, "user", form)
-    catalog, kinds, note = None if items is None else items.ids, config.kinds, ""
-    if kinds and not is_continued:
-        refuse_absent_kinds(logs, kinds, config.filters.default_kind, engine)
-    elif not is_continued and config.queries is None and not config.sources:
-        kinds, note = _proposed(logs[0], config, engine)
-    if not kinds:  # a column that has a usual name alone counts where kinds have a meaning
-        logs = [
-            replace(log, columns=log.columns.model_copy(update={"kind": log.settings.columns.kind}))
-            for log in logs
-        ]
+    catalog = None if items is None else items.ids
+    logs, kinds, note = choose_kinds(config, logs, is_continued, engine)
     log = validate(logs, kinds, config.filters, catalog, (), engine)
     events, user_ids, item_ids, verdicts, labels = read(log, work)
     # Rows of other systems, and of rare kinds, may have times in another format.
-    while forms := log.further_forms(verdicts):
+    while any(verdict.endswith(UNREADABLE_TIME) for verdict in verdicts):
+        if not (forms := log.further_forms(verdicts)):
+            break
         log = validate(logs, kinds, config.filters, catalog, forms, engine)
         events, user_ids, item_ids, verdicts, labels = read(log, work)
     log = replace(log, notes=(*log.notes, note)) if note else log
@@ -246,7 +231,7 @@ def ingest_source(
     by_kind = log.verdicts_by_kind() if log.kinds and bad_rows else {}
     if by_kind and (told := _bad_by_kind(by_kind)):
         log = replace(log, notes=(*log.notes, f"bad rows by kind: {told}"))
-    bad_rows = [*_malformed(logs), *bad_rows]
+    bad_rows = [*log.malformed, *bad_rows]
     doubts = [
         rows.prefix + doubt
         for of_log, rows in zip(logs, log.sources, strict=True)
@@ -270,54 +255,6 @@ def ingest_source(
     if columns.label or columns.negatives:
         check_labels(labels, columns)
     return ingested
-
-
-def choose_sources(config: PrepareConfig, source: Source) -> list[LogSource]:
-    """Return the sources of the log with the columns of each, that of kinds also by its usual names."""
-    only = SourceSettings(format=config.format, columns=source.columns or config.columns)
-    tables: list[tuple[SourceSettings, tuple[tuple[int | None, Table], ...]]]
-    tables = [(settings, ((None, table),)) for settings, table in source.sources]
-    logs = list[LogSource]()
-    for settings, parts in tables or [(only, source.parts)]:
-        existing, (_, first) = shared_columns(parts), parts[0]
-        hint = "; if its first line is a row and no header, give --no-header"
-        may_lack_header = settings.format.has_header and all(table.is_text for _, table in parts)
-        columns = choose_columns(settings.columns, existing, str(first.path), hint if may_lack_header else "")
-        if settings.kind is None:
-            usual = columns.kind or next((name for name in KINDS if name in existing), None)
-            columns = columns.model_copy(update={"kind": usual})
-        logs.append(LogSource(parts, columns, settings))
-    return logs
-
-
-def _malformed(logs: Sequence[LogSource]) -> Iterator[BadRows]:
-    """Yield the lines of each source that are no rows."""
-    for log in logs:
-        prefix = f"{log.settings.name}: " if log.settings.name else ""
-        for _, table in log.parts:
-            if table.malformed.count:
-                yield table.malformed.bad_rows(f"{prefix}malformed line")
-
-
-def _proposed(source: LogSource, config: PrepareConfig, engine: Engine) -> tuple[KindTable, str]:
-    """Propose a table of kinds for a log without such a table, and return it with sentences about it.
-
-    The table is empty unless `kinds_auto` is set. Raises ColumnError if it is set and there is no column of
-    kinds.
-    """
-    columns = source.columns
-    if columns.kind is None or source.parts[0][1].frame.collect_schema()[columns.kind].is_nested():
-        if config.kinds_auto:
-            raise ColumnError("--kinds auto needs a column of kinds; name it with --kind-column")
-        return {}, ""
-    without_sessions = replace(source, columns=columns.model_copy(update={"session": None}))
-    table, note = propose_kinds(validate([without_sessions], {}, config.filters, engine=engine))
-    if not table:
-        return {}, note if config.kinds_auto else ""
-    shown = shown_table(columns.kind or "", table)
-    if config.kinds_auto:
-        return table, f"{note}. In use:\n\n{shown}"
-    return {}, f"{note}. So far all events are alike; --kinds auto takes this table:\n\n{shown}"
 
 
 def _bad_by_kind(by_kind: Mapping[str, Counter[str | None]]) -> str:
@@ -365,12 +302,6 @@ def _refuse_unknown_nulls(nulls: Sequence[str], source: Source) -> None:
             raise ColumnError(
                 f"--null {entry!r}: no file has a column {name!r}; the columns are {', '.join(existing)}"
             )
-
-
-def shared_columns(parts: Sequence[tuple[int | None, Table]]) -> list[str]:
-    """Return the columns that all parts have, in the order of the first part."""
-    first, *others = [table.columns() for _, table in parts]
-    return [name for name in first if all(name in columns for columns in others)]
 
 
 def complete(

@@ -7,6 +7,7 @@ __all__ = [
     "open_source",
     "queries",
     "schema",
+    "source_entries",
     "tables",
     "times",
 ]

@@ -1,6 +1,6 @@
 """The settings of `turret data prepare`, from TOML and from the command line."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -14,9 +14,9 @@ from pydantic import (
 )
 
 from turret.data.configuration import DisplaySettings, Duplicates, Place
-from turret.data.errors import ConfigurationError
 from turret.data.kinds import KindTable, row_codes, target_codes
 from turret.data.moments import Pause
+from turret.data.reading.source_entries import named_twice, whole_entries
 
 # Texts that exports write for no value. "NA" is none of them: it is a country, and a brand.
 NULLS = (
@@ -191,40 +191,6 @@ class SourceSettings(_Settings):
             if self.name and getattr(self.columns, name):
                 raise ValueError(f"{where} has columns.{name}, but {reason}")
         return self
-
-
-def files_of_sources(texts: Sequence[str]) -> dict[str, str]:
-    """Return the files of texts NAME:FILE by the names of their sources.
-
-    Raises ConfigurationError for a text of another form, and for a name that comes twice.
-    """
-    files = dict[str, str]()
-    for text in texts:
-        name, _, file = text.partition(":")
-        if not name or not file or file.startswith("//"):
-            raise ConfigurationError(
-                f"--source {text!r} names no source of the file; give NAME:FILE, such as orders:orders.csv"
-            )
-        if name in files:
-            raise ConfigurationError(_named_twice(name))
-        files[name] = file
-    return files
-
-
-def refuse_unknown_sources(files: Mapping[str, str], names: Sequence[Any]) -> None:
-    """Raise ConfigurationError for a file by the name of a source that is none of `names`."""
-    if unknown := [name for name in files if name not in names]:
-        raise ConfigurationError(
-            f"--source {unknown[0]}:{files[unknown[0]]}: no entry of [[sources]] is called {unknown[0]!r}; "
-            f"the entries are {', '.join(map(str, names))}"
-        )
-
-
-def _named_twice(name: str) -> str:
-    return (
-        f"two sources are called {name!r}; give each a name of its own, and the files of one source as "
-        'file = ["FIRST", "SECOND"] or in a folder'
-    )
 
 
 class FilterSettings(_Settings):
@@ -495,16 +461,17 @@ class PrepareConfig(_Settings):
             raise ValueError(
                 'give either source, or queries, or the files of split.kind = "files", or sources'
             )
+        if self.sources:
+            self._check_sources()
         return self
 
-    @model_validator(mode="after")
-    def _has_consistent_sources(self) -> Self:
+    def _check_sources(self) -> None:
         names = [source.name for source in self.sources]
         for source in self.sources:
             if not source.name:
                 raise ValueError('each of [[sources]] has a name; give it, such as name = "orders"')
             if names.count(source.name) > 1:
-                raise ValueError(_named_twice(source.name))
+                raise ValueError(named_twice(source.name))
             if not source.file:
                 raise ValueError(
                     f"the source {source.name!r} has no file; give it as file in [[sources]], or with "
@@ -521,11 +488,10 @@ class PrepareConfig(_Settings):
                     f"the source {source.name!r} has kinds, and no table says what they are, nor is one "
                     "proposed for several sources; give [kinds], or --kind NAME=ROLE for each"
                 )
-        if self.sources and self.kinds_auto:
+        if self.kinds_auto:
             raise ValueError(
                 "kinds = auto proposes a table for a log of one source; give --kind NAME=ROLE for each kind"
             )
-        return self
 
     @model_validator(mode="before")
     @classmethod
@@ -540,7 +506,7 @@ class PrepareConfig(_Settings):
             if settings.get(f"{name}_sql") is not None and settings.get(name) is None:
                 settings = {**settings, name: settings.get("source")}
         if settings.get("source_files") or settings.get("sources"):
-            settings = {**settings, "source_files": (), "sources": _sources(settings)}
+            settings = {**settings, "source_files": (), "sources": whole_entries(settings)}
         return settings
 
     @property
@@ -557,39 +523,3 @@ class PrepareConfig(_Settings):
         if isinstance(self.split, FilesSplit):
             places += [self.split.train, self.split.validation, self.split.test]
         return [*dict.fromkeys(place for place in places if isinstance(place, str))]
-
-
-def _sources(settings: dict[str, Any]) -> Any:
-    """Return the entries of `sources` with the files of `source_files`, and the settings of all sources."""
-    texts, entries = settings.get("source_files") or (), settings.get("sources") or []
-    files = files_of_sources([texts] if isinstance(texts, str) else texts)
-    if not isinstance(entries, (list, tuple)):
-        return entries
-    entries = [
-        entry.model_dump(exclude_unset=True) if isinstance(entry, BaseModel) else entry for entry in entries
-    ]
-    if not all(isinstance(entry, dict) for entry in entries):
-        return entries
-    names = [entry.get("name") for entry in entries]
-    if entries:
-        refuse_unknown_sources(files, names)
-    whole = []
-    for entry in entries or [{"name": name} for name in files]:
-        named = {"file": files[entry["name"]]} if entry.get("name") in files else {}
-        shared = {key: _over(settings.get(key), entry.get(key)) for key in ("format", "columns")}
-        own = entry.get("columns")
-        if entry.get("kind") is not None and not (isinstance(own, dict) and "kind" in own):
-            shared["columns"] = {key: name for key, name in shared["columns"].items() if key != "kind"}
-        whole.append({**entry, **named, **shared})
-    return whole
-
-
-def _over(shared: Any, own: Any) -> Any:
-    """Return a section of settings with the values of `own`, where both are sections."""
-    shared = shared.model_dump(exclude_unset=True) if isinstance(shared, BaseModel) else shared or {}
-    own = {} if own is None else own
-    if not isinstance(shared, dict) or not isinstance(own, dict):
-        return own
-    # One of the two places of a time excludes the other.
-    others = {"in_file_order": "time", "time": "in_file_order"}
-    return {key: value for key, value in shared.items() if others.get(key) not in own} | own

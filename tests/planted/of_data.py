@@ -124,9 +124,9 @@ def a_value_that_has_no_kind_is_left_out_in_silence(original: Any, columns: Any,
 
 @planted("data.events.events:_quantity", "data/test_sources.py")
 def quantities_of_a_source_have_the_sign_of_its_file(
-    original: Any, columns: Any, settings: Any, schema: Any
+    original: Any, name: Any, settings: Any, schema: Any
 ) -> Any:
-    return original(columns, settings.model_copy(update={"quantity_sign": 1}), schema)
+    return original(name, settings.model_copy(update={"quantity_sign": 1}), schema)
 
 
 @planted("data.events.log:Log.checked", "data/test_sources.py")
