@@ -195,6 +195,10 @@ def _configuration(old: PreparedData, source: Place | None, overrides: Mapping[s
         refuse_unknown_sources(files, [*entries])
     entries = {name: entries.get(name, {"name": name}) for name in files}
     if files and source is not None:
+        if is_database(source):
+            raise ConfigurationError(
+                "a database and files of sources are two logs; append one, and then the other"
+            )
         name = _NEW_SOURCE + "_" * len(entries) * (_NEW_SOURCE in entries)
         entries[name] = {"name": name, "file": [source]}
     moved = {

@@ -125,6 +125,11 @@ class RetrainSettings:
             raise ConfigurationError(
                 "--sql and --since are of a database; name it with --events, such as postgresql://HOST/NAME"
             )
+        if self.events is not None and self.sources:
+            raise ConfigurationError(
+                "--events reads a database in place of the store, to which --source adds files; give one of "
+                "the two"
+            )
         if self.canary == 0.0:
             raise ConfigurationError("--canary 0: a canary needs users; give a share above 0")
         if self.canary is not None and self.url is None:
