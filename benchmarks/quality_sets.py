@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from turret.data.reading.schema import ColumnSettings, FilesSplit, PrepareConfig
+from turret.data.reading.schema import FilesSplit, PrepareConfig
+from turret.data.reading.source_settings import ColumnSettings
 
 HELD_OUT, TESTED, SEED = 0.1, 0.2, 0
 

@@ -37,7 +37,8 @@ from benchmarks.scale_training import Shape, log_of
 from benchmarks.training_sides import bare_transformer, pooled, training, transformer
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
-from turret.data.reading.schema import ColumnSettings, FilesSplit, PrepareConfig
+from turret.data.reading.schema import FilesSplit, PrepareConfig
+from turret.data.reading.source_settings import ColumnSettings
 from turret.tower.towers.model import TwoTowers
 from turret.training.config.experiment import load_experiment
 from turret.training.evaluation.evaluation import Relevant, relevant_items

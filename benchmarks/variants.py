@@ -25,7 +25,8 @@ import polars as pl
 from benchmarks.harness import Options, over_seeds, run
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
-from turret.data.reading.schema import ColumnSettings, FeatureColumns, FilesSplit, PrepareConfig
+from turret.data.reading.schema import FeatureColumns, FilesSplit, PrepareConfig
+from turret.data.reading.source_settings import ColumnSettings
 from turret.training.config.experiment import EvaluationConfig, load_experiment
 from turret.training.evaluation.evaluation import evaluate
 from turret.training.evaluation.ranking import users_with_negatives

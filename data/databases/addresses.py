@@ -49,9 +49,9 @@ class Database:
 
 def is_database(place: Place | None) -> bool:
     """Tell whether a place is a database: by the scheme of an address, or the first bytes of a file."""
-    if is_url(str(place)) and place is not None:
-        return _scheme(str(place)) in _KINDS | _DUMPS
-    return place is not None and _kind_of_file(Path(place)) is not None
+    if isinstance(place, str):
+        return _scheme(place) in _KINDS | _DUMPS
+    return place is not None and _kind_of_file(place) is not None
 
 
 def _scheme(address: str) -> str:

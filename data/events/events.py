@@ -38,7 +38,8 @@ from turret.data.events.sessions import id_text, with_strangers
 from turret.data.kinds import KindTable, negative_kinds, row_codes
 from turret.data.manifest import Columns
 from turret.data.reading.numbers import is_rounded, number_in
-from turret.data.reading.schema import FilterSettings, SourceSettings, nulls_of
+from turret.data.reading.schema import FilterSettings
+from turret.data.reading.source_settings import SourceSettings, nulls_of
 from turret.data.reading.tables import ROW, LogSource, Table, have_common_type, readable
 from turret.data.reading.times import TimeReader, choose_reader
 from turret.data.rows import LOCAL, Engine, Rows

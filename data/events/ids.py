@@ -11,7 +11,7 @@ from turret.data.errors import ColumnError, brief
 from turret.data.events.dropped_rows import INEXACT, ROUNDED
 from turret.data.reading.columns import ONE_ROW_AN_EVENT
 from turret.data.reading.numbers import SCIENTIFIC, is_rounded
-from turret.data.reading.schema import NULLS, nulls_of
+from turret.data.reading.source_settings import NULLS, nulls_of
 from turret.data.rows import Rows
 from turret.data.vocabulary import BLANKS, NORMAL_FORM, Vocabulary, is_canonical_integer
 

@@ -10,7 +10,7 @@ from turret.data.events.dropped_rows import UNKNOWN_VALUE
 from turret.data.kinds import KindTable
 from turret.data.manifest import Columns
 from turret.data.progress import counted
-from turret.data.reading.schema import SourceSettings, nulls_of
+from turret.data.reading.source_settings import SourceSettings, nulls_of
 from turret.data.reading.tables import LogSource, readable
 from turret.data.rows import LOCAL, Engine
 

@@ -59,20 +59,21 @@ class SourceRows:
 
     def values(self, names: Collection[str]) -> Rows:
         """Return the rows as `Log.values` does, with the columns `names` of the whole log."""
-        label = pl.col(KIND) >= 0 if "kinds" in names else pl.lit(True)
         schema = self.rows.schema()
-        # Without weights in its source, an event weighs 1.
-        weight = pl.col("weight") if "weight" in schema else pl.lit(1.0, pl.Float32)
-        session = pl.col("session") if "session" in schema else pl.lit(None, pl.String)
-        values = {
-            "times": pl.col("time"),
-            "weights": weight,
-            "parts": pl.col(PART),
-            "labels": (label & (pl.col(LABEL) == 1) if LABEL in schema else label).cast(pl.Int8),
-            "kinds": pl.col(KIND),
-            "sessions": hashed(session),
-        }
-        columns = {name: values[name] for name in COLUMNS if name in names}
+        label = pl.col(KIND) >= 0 if "kinds" in names else pl.lit(True)
+        columns = {"times": pl.col("time")}
+        if "weights" in names:  # an event of a source without weights has the weight 1
+            columns["weights"] = pl.col("weight") if "weight" in schema else pl.lit(1.0, pl.Float32)
+        if "parts" in names:
+            columns["parts"] = pl.col(PART)
+        if "labels" in names:
+            columns["labels"] = (label & (pl.col(LABEL) == 1) if LABEL in schema else label).cast(pl.Int8)
+        if "kinds" in names:
+            columns["kinds"] = pl.col(KIND)
+        if "sessions" in names:
+            columns["sessions"] = hashed(
+                pl.col("session") if "session" in schema else pl.lit(None, pl.String)
+            )
         verdict = pl.col(VERDICT)
         if self.name:
             is_bad = ~verdict.is_in(FILTERS)

@@ -28,7 +28,8 @@ from turret.data.preparing.vectors import column_vectors, file_vectors, missing_
 from turret.data.progress import counted
 from turret.data.reading.columns import USUAL, Role, choose, require
 from turret.data.reading.markup import MARKS, plain_value
-from turret.data.reading.schema import FeatureColumns, FormatSettings, PrepareConfig
+from turret.data.reading.schema import FeatureColumns, PrepareConfig
+from turret.data.reading.source_settings import FormatSettings
 from turret.data.reading.tables import EXAMPLES, OWN, ROW, Source, Table, readable
 from turret.data.rows import LocalRows
 from turret.data.vocabulary import STRANGER, Id, Vocabulary, is_canonical_integer

@@ -16,7 +16,7 @@ from turret.data.features.texts import FORM_SEPARATOR, LIST_SEPARATOR
 from turret.data.preparing.vectors import vector_feature
 from turret.data.reading.columns import Role
 from turret.data.reading.numbers import numbers
-from turret.data.reading.schema import ColumnSettings, FormatSettings
+from turret.data.reading.source_settings import ColumnSettings, FormatSettings
 from turret.data.reading.times import TimeReader, choose_reader
 from turret.data.rows import LocalRows
 

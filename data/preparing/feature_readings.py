@@ -28,7 +28,8 @@ from turret.data.preparing.encoding import (
 from turret.data.preparing.vectors import are_vectors, lost_vectors
 from turret.data.reading.columns import Role, require
 from turret.data.reading.numbers import numbers
-from turret.data.reading.schema import EVERY, FeatureColumns, FormatSettings, nulls_of
+from turret.data.reading.schema import EVERY, FeatureColumns
+from turret.data.reading.source_settings import FormatSettings, nulls_of
 from turret.data.reading.tables import EXAMPLES
 
 # These names say more than the values do.

@@ -10,7 +10,8 @@ from turret.data.events.labels import refuse_absent_kinds
 from turret.data.kinds import KindTable
 from turret.data.manifest import Columns
 from turret.data.reading.columns import KINDS, choose_columns
-from turret.data.reading.schema import PrepareConfig, SourceSettings
+from turret.data.reading.schema import PrepareConfig
+from turret.data.reading.source_settings import SourceSettings
 from turret.data.reading.tables import LogSource, Source, Table
 from turret.data.rows import Engine
 
@@ -54,9 +55,10 @@ def choose_kinds(
     does, unless the log is continued, and as `_proposed` does.
     """
     kinds, note = config.kinds, ""
+    may_have = logs[0].columns.kind is not None or config.kinds_auto
     if kinds and not is_continued:
         refuse_absent_kinds(logs, kinds, config.filters.default_kind, engine)
-    elif not is_continued and config.queries is None and not config.sources:
+    elif may_have and not is_continued and config.queries is None and not config.sources:
         kinds, note = _proposed(logs[0], config, engine)
     if kinds:
         return logs, kinds, note

@@ -8,6 +8,7 @@ __all__ = [
     "queries",
     "schema",
     "source_entries",
+    "source_settings",
     "tables",
     "times",
 ]

@@ -5,7 +5,7 @@ from typing import Literal
 
 from turret.data.errors import ColumnError
 from turret.data.manifest import Columns
-from turret.data.reading.schema import ColumnSettings
+from turret.data.reading.source_settings import ColumnSettings
 
 Role = Literal["user", "item"]
 

@@ -18,7 +18,7 @@ import polars as pl
 
 from turret.data.errors import SourceError
 from turret.data.reading.encodings import encoding_sentence
-from turret.data.reading.schema import FileFormat
+from turret.data.reading.source_settings import FileFormat
 from turret.data.reading.tables import (
     EXAMPLES,
     ROW,

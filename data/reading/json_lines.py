@@ -18,7 +18,7 @@ import polars as pl
 
 from turret.data.errors import SourceError, TextEncodingError
 from turret.data.reading.encodings import encoding_sentence
-from turret.data.reading.schema import FileFormat
+from turret.data.reading.source_settings import FileFormat
 from turret.data.reading.tables import ROW, Malformed, Table, readable, refuse_columns
 from turret.data.reading.unpacking import new_file
 

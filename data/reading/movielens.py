@@ -10,7 +10,8 @@ import polars as pl
 
 from turret.data.errors import SourceError
 from turret.data.reading.readers import scan
-from turret.data.reading.schema import EVERY, FeatureColumns, FormatSettings
+from turret.data.reading.schema import EVERY, FeatureColumns
+from turret.data.reading.source_settings import FormatSettings
 from turret.data.reading.tables import ROW, Source, Table
 from turret.data.reading.unpacking import DAMAGED, as_utf8
 

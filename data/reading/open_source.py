@@ -18,7 +18,8 @@ from turret.data.reading.readers import (
     stem_and_format,
     visible_files,
 )
-from turret.data.reading.schema import FileFormat, FilesSplit, PrepareConfig
+from turret.data.reading.schema import FilesSplit, PrepareConfig
+from turret.data.reading.source_settings import FileFormat
 from turret.data.reading.tables import Source, Table
 from turret.data.rows import LOCAL, Engine
 

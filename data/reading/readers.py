@@ -15,7 +15,7 @@ from turret.data.errors import SourceError, TextEncodingError, brief
 from turret.data.reading.delimited import scan_delimited
 from turret.data.reading.encodings import encoding_sentence
 from turret.data.reading.json_lines import scan_json_lines
-from turret.data.reading.schema import FileFormat
+from turret.data.reading.source_settings import FileFormat
 from turret.data.reading.tables import (
     EXAMPLES,
     ROW,

@@ -1,12 +1,10 @@
 """The settings of `turret data prepare`, from TOML and from the command line."""
 
-from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
     Field,
     PositiveInt,
@@ -17,183 +15,27 @@ from turret.data.configuration import DisplaySettings, Duplicates, Place
 from turret.data.kinds import KindTable, row_codes, target_codes
 from turret.data.moments import Pause
 from turret.data.reading.source_entries import named_twice, whole_entries
-
-# Texts that exports write for no value. "NA" is none of them: it is a country, and a brand.
-NULLS = (
-    *("", "NULL", "Null", "null", "None", "none", "NaN", "nan", "-", r"\N"),
-    *("<NA>", "#N/A", "N/A", "undefined", "(not set)"),  # pandas, Excel, JavaScript and Google Analytics
+from turret.data.reading.source_settings import (
+    ColumnSettings,
+    FileFormat,
+    FormatSettings,
+    Settings,
+    SourceSettings,
+    column,
+    column_list,
+    option,
 )
 
 _MOST_KINDS = 127  # codes are int8
 
 Fraction = Annotated[float, Field(gt=0, lt=1)]
-
-
-def nulls_of(nulls: Sequence[str], column: str) -> tuple[str, ...]:
-    """Return the texts that stand for no value in `column`, from entries TEXT and COLUMN=TEXT.
-
-    If all entries are for single columns, the usual texts stay for all columns.
-    """
-    named = [entry.partition("=") for entry in nulls]
-    everywhere = tuple(entry for entry, is_named, _ in named if not is_named)
-    of_column = (text for name, is_named, text in named if is_named and name == column)
-    return ("", *(everywhere or (NULLS if nulls else ())), *of_column)
-
-
 # TOML has a type for dates and times, with and without an offset.
 EventTime = Annotated[
     str | float | None, BeforeValidator(lambda time: time.isoformat() if isinstance(time, date) else time)
 ]
 
 
-class _Settings(BaseModel, frozen=True, extra="forbid"):
-    pass
-
-
-def _option(
-    text: str, metavar: str | None = None, default: Any = None, names: str = "", **constraints: Any
-) -> Any:
-    """Return a setting with an option on the command line, named like the setting unless `names` differ."""
-    shown: dict[str, Any] = {"metavar": metavar, "names": names}
-    return Field(default, description=text, json_schema_extra=shown, **constraints)
-
-
-def _column(text: str, names: str = "") -> Any:
-    return _option(text, "COLUMN", names=names)
-
-
-def _columns(text: str, metavar: str = "COLUMN", names: str = "") -> Any:
-    return _option(text, metavar, (), names)
-
-
-class FileFormat(_Settings):
-    """The form of a file; `kind` "auto" goes by its name and, for folders and archives, by their content."""
-
-    kind: Literal["auto", "csv", "parquet", "jsonl", "movielens"] = _option(
-        "auto, csv, parquet, jsonl (JSON in any layout) or movielens.", default="auto", names="format"
-    )
-    delimiter: str = _option("Between CSV fields; detected if not given.", default="")
-    encoding: str = _option("Of text files that are not UTF-8, such as latin-1.", default="utf-8")
-    quote: str = _option("The character that encloses CSV fields; empty for none.", default='"', max_length=1)
-    has_header: bool = _option(
-        "CSV without a header: columns are column_1, column_2, ...", default=True, names="no-header"
-    )
-
-
-class FormatSettings(FileFormat):
-    """The form of the files, and the meaning of their values.
-
-    The suffix of an items or users file decides before `kind`. `nulls` are the texts that stand for no value,
-    of all columns or of one (`COLUMN=TEXT`): an event without a user or an item is a bad row, a feature
-    without a value is missing. Without `keep_html`, texts of items are read by `plain_text`
-    (data/reading/markup.py).
-    """
-
-    list_separator: str = _option("Between the values of a list in CSV; | ; or , if not given.", default="")
-    decimal: Literal[".", ","] = _option(
-        "The decimal mark of numbers in CSV: the point, or ','.", default="."
-    )
-    nulls: tuple[str, ...] = _option(
-        "A text that stands for no value, in COLUMN or in all columns; repeatable. Those of all columns "
-        r"replace NULL, None, nan, N/A, -, \N and others.",
-        "[COLUMN=]TEXT",
-        NULLS,
-        "null",
-    )
-    keep_html: bool = _option("Leave tags and entities, such as &amp;, in the texts of items.", default=False)
-
-
-class ColumnSettings(_Settings):
-    """The column of each role; columns that are not named are looked for under common names.
-
-    `time_unit` "auto" reads each number in the unit in which it lies between 1990 and 2100, or as a date such
-    as 20240501, if most values do, else as plain numbers. `time_format` are `strptime` formats for texts in
-    none of the common formats.
-    """
-
-    user: str | None = _column("Of user ids.")
-    item: str | None = _column("Of item ids.")
-    time: str | None = _column("Of times, or of any number that sorts events.")
-    in_file_order: bool = _option("Take the order of the rows instead.", default=False)
-    weight: str | None = _column("Of weights: how much an event counts in training.")
-    quantity: str | None = _column("Of quantities: zero and below is a return, and a bad row.")
-    kind: str | None = _column("Of the events' kinds.", "kind-column")
-    label: str | None = _column("Of labels: 1 for an event, 0 or -1 for an item not chosen.")
-    negatives: str | None = _column("Of the items that were not chosen instead: an id or a list.")
-    session: str | None = _column("Of sessions or orders: baskets, and the users of events without one.")
-    item_id: str | None = _column("Of ids in the items file.")
-    user_id: str | None = _column("Of ids in the users file.")
-    time_unit: Literal["auto", "seconds", "milliseconds", "microseconds", "nanoseconds", "number"] = _option(
-        "auto, seconds, milliseconds, microseconds, nanoseconds or number.", "UNIT", "auto"
-    )
-    time_format: Annotated[
-        tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)
-    ] = _columns("A format of dates, such as %d/%m/%Y %H:%M; repeatable, the first that fits.", "FORMAT")
-
-    @model_validator(mode="after")
-    def _is_consistent(self) -> Self:
-        if self.in_file_order and self.time is not None:
-            raise ValueError(f"in_file_order contradicts time = {self.time!r}; give one of the two")
-        if self.label is not None and self.negatives is not None:
-            raise ValueError(
-                f"label = {self.label!r} and negatives = {self.negatives!r} both say which items were not "
-                "chosen; give one of the two"
-            )
-        return self
-
-
-_NO_SHARED = (
-    ("in_file_order", "several sources have no common order of rows; name the column of their times"),
-    ("label", "labels are of a log of one source; leave them out, or join the files"),
-    ("negatives", "lists of negatives are of a log of one source; leave them out, or join the files"),
-)
-
-
-class SourceSettings(_Settings):
-    """One of several sources of a log: its files, their form and columns, and the kinds of its rows.
-
-    Without a value of their own, the settings of `format` and `columns` are those of all sources. A row has
-    the kind in its column, or the one that `kinds` has for the value of this column, or `kind`, as all rows
-    have. Quantities are multiplied by `quantity_sign`, -1 where a sale is written as -1; a quantity below
-    zero makes a row of the kind `return_kind`, else a return is a bad row. The name is empty for the only
-    source of a log.
-    """
-
-    name: Annotated[str, Field(pattern=r"^[\w.-]*$")] = ""
-    file: Annotated[
-        tuple[Place, ...],
-        BeforeValidator(lambda value: (value,) if isinstance(value, (str, Path)) else value),
-    ] = ()
-    format: FormatSettings = FormatSettings()
-    columns: ColumnSettings = ColumnSettings()
-    kind: str | None = None
-    kinds: dict[str, str] = {}
-    quantity_sign: Literal[1, -1] = 1
-    return_kind: str | None = None
-
-    @property
-    def named_kinds(self) -> list[str]:
-        """The kinds that these settings name."""
-        return [kind for kind in (self.kind, *self.kinds.values(), self.return_kind) if kind is not None]
-
-    @model_validator(mode="after")
-    def _is_consistent(self) -> Self:
-        where = f"the source {self.name!r}"
-        if self.kind is not None and (self.kinds or self.columns.kind is not None):
-            other = "kinds, a table by value," if self.kinds else f"columns.kind = {self.columns.kind!r}"
-            raise ValueError(
-                f"{where} has kind = {self.kind!r} for all rows, and {other} too; give one of the two"
-            )
-        if self.columns.quantity is None and (self.return_kind is not None or self.quantity_sign != 1):
-            name = "return_kind" if self.return_kind is not None else "quantity_sign"
-            raise ValueError(f"{where} has {name} and no quantities; name their column with columns.quantity")
-        for name, reason in _NO_SHARED:
-            if self.name and getattr(self.columns, name):
-                raise ValueError(f"{where} has columns.{name}, but {reason}")
-        return self
-
-
-class FilterSettings(_Settings):
+class FilterSettings(Settings):
     """The events that are kept.
 
     First, row by row, events stay if the table of kinds does not ignore their kind, then if their weight is
@@ -206,34 +48,34 @@ class FilterSettings(_Settings):
     that remain have enough (the k-core).
     """
 
-    default_kind: str | None = _option("The kind of events that have none.", "KIND")
-    min_weight: float | None = _option("Keep events of at least this weight.")
-    duplicates: Duplicates = _option(
+    default_kind: str | None = option("The kind of events that have none.", "KIND")
+    min_weight: float | None = option("Keep events of at least this weight.")
+    duplicates: Duplicates = option(
         "Of a user and an item: keep (the default), exact, first, last or strongest.", default="keep"
     )
-    session_gap: Pause | None = _option(
+    session_gap: Pause | None = option(
         "The pause that ends a session, as 90s, 30m, 12h or 1d: of strangers' --session ids, and of the "
         "events among which --duplicates strongest chooses.",
         "PAUSE",
     )
-    max_user_events: PositiveInt | None = _option(
+    max_user_events: PositiveInt | None = option(
         "Leave out users with more events than this, who are no people."
     )
-    min_user_events: PositiveInt = _option(
+    min_user_events: PositiveInt = option(
         "Keep users with at least this many events, repeatedly (k-core).", default=1
     )
-    min_item_events: PositiveInt = _option(
+    min_item_events: PositiveInt = option(
         "Keep items with at least this many events, repeatedly (k-core).", default=1
     )
 
 
-class LastSplit(_Settings):
+class LastSplit(Settings):
     """Each user's last target is the test and the one before it validation, if the user has three or more."""
 
     kind: Literal["last"] = "last"
 
 
-class TimeSplit(_Settings):
+class TimeSplit(Settings):
     """The newest events are the test, those before them validation, cut at the same times for all users.
 
     The parts are fractions of the events, or begin at two times (a date like 2024-05-01, UTC, or a number as
@@ -241,12 +83,12 @@ class TimeSplit(_Settings):
     """
 
     kind: Literal["time"]
-    test_fraction: Fraction = _option("By time: the newest share of events (.1).", default=0.1)
-    validation_fraction: Fraction = _option("By time or files: the share for validation (.1).", default=0.1)
-    validation_from: EventTime = _option(
+    test_fraction: Fraction = option("By time: the newest share of events (.1).", default=0.1)
+    validation_fraction: Fraction = option("By time or files: the share for validation (.1).", default=0.1)
+    validation_from: EventTime = option(
         "By time: where validation begins, a date (UTC) or a number; with --test-from."
     )
-    test_from: EventTime = _option("By time: where the test begins; with --validation-from.")
+    test_from: EventTime = option("By time: where the test begins; with --validation-from.")
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
@@ -257,7 +99,7 @@ class TimeSplit(_Settings):
         return self
 
 
-class FilesSplit(_Settings):
+class FilesSplit(Settings):
     """One file per part.
 
     Without a `validation` file, the newest `validation_fraction` of each user's train events, rounded down,
@@ -265,13 +107,13 @@ class FilesSplit(_Settings):
     """
 
     kind: Literal["files"]
-    train: Place = _option("By files: the training events.", "FILE", ...)
-    validation: Place | None = _option("By files: those of validation, if any.", "FILE")
-    test: Place = _option("By files: the test events.", "FILE", ...)
+    train: Place = option("By files: the training events.", "FILE", ...)
+    validation: Place | None = option("By files: those of validation, if any.", "FILE")
+    test: Place = option("By files: the test events.", "FILE", ...)
     validation_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.1
 
 
-class QuerySplit(_Settings):
+class QuerySplit(Settings):
     """Queries with their items, divided by the text of the query; see `QuerySettings.split`."""
 
     kind: Literal["queries"] = "queries"
@@ -280,7 +122,7 @@ class QuerySplit(_Settings):
 Split = Annotated[LastSplit | TimeSplit | FilesSplit | QuerySplit, Field(discriminator="kind")]
 
 
-class QuerySettings(_Settings):
+class QuerySettings(Settings):
     """Pairs of a query's text and its item, in place of a log of events.
 
     The items are in the items file; without this file, they are the distinct texts of the item column. With
@@ -289,13 +131,13 @@ class QuerySettings(_Settings):
     test. Texts are read as letter trigrams and as whole words.
     """
 
-    source: Place = _option("Pairs of a query and its item, in place of a log.", "FILE", ..., "queries")
-    query: str | None = _column("Queries: the column of their texts.")
-    split: str | None = _column("Queries: the column of parts (train, dev, test).", "query-split")
-    context: tuple[str, ...] = _columns(
+    source: Place = option("Pairs of a query and its item, in place of a log.", "FILE", ..., "queries")
+    query: str | None = column("Queries: the column of their texts.")
+    split: str | None = column("Queries: the column of parts (train, dev, test).", "query-split")
+    context: tuple[str, ...] = column_list(
         "Queries: columns of features beside the text, such as a history.", names="query-context"
     )
-    match: Literal["answers", "questions"] = _option(
+    match: Literal["answers", "questions"] = option(
         "Match queries with answers (the default), or with stored questions of the same answer.",
         default="answers",
     )
@@ -304,23 +146,23 @@ class QuerySettings(_Settings):
 EVERY = "*"
 
 
-class FeatureColumns(_Settings):
+class FeatureColumns(Settings):
     """The columns of the items or users file that towers read: see `data.features.Feature` for the kinds.
 
     Columns that are neither named nor in `ignore` are features if their values suggest it; `ignore` "*" is
     all columns that are not named.
     """
 
-    text: tuple[str, ...] = _columns("a text, read as letter trigrams.")
-    category: tuple[str, ...] = _columns("one of several values.")
-    multi: tuple[str, ...] = _columns("a list of values.")
-    path: tuple[str, ...] = _columns("a path of levels, as Women > Shoes.")
-    number: tuple[str, ...] = _columns("a number.")
-    vector: tuple[str, ...] = _columns(
+    text: tuple[str, ...] = column_list("a text, read as letter trigrams.")
+    category: tuple[str, ...] = column_list("one of several values.")
+    multi: tuple[str, ...] = column_list("a list of values.")
+    path: tuple[str, ...] = column_list("a path of levels, as Women > Shoes.")
+    number: tuple[str, ...] = column_list("a number.")
+    vector: tuple[str, ...] = column_list(
         "a ready vector: a list of numbers, or a file of vectors.", "COLUMN|NAME=FILE.npy"
     )
-    other: tuple[str, ...] = _columns("a feature of a kind that a package adds.", "KIND=COLUMN")
-    ignore: tuple[str, ...] = _columns("no feature; * for all that are not named.")
+    other: tuple[str, ...] = column_list("a feature of a kind that a package adds.", "KIND=COLUMN")
+    ignore: tuple[str, ...] = column_list("no feature; * for all that are not named.")
 
     @model_validator(mode="after")
     def _names_each_once(self) -> Self:
@@ -362,7 +204,7 @@ class FeatureColumns(_Settings):
         return named + [(kind, name) for kind, _, name in others]
 
 
-class PrepareConfig(_Settings):
+class PrepareConfig(Settings):
     """All settings of `prepare`.
 
     `source` is a file of events, a MovieLens folder or zip, or a folder of `events`, `items` and `users`
@@ -378,7 +220,7 @@ class PrepareConfig(_Settings):
 
     source: Place | None = None
     sources: tuple[SourceSettings, ...] = ()
-    source_files: tuple[str, ...] = _option(
+    source_files: tuple[str, ...] = option(
         "A log of several sources, such as orders:orders.csv: the file of the [[sources]] entry NAME of the "
         "settings, or of a source with the columns of the options; repeatable.",
         "NAME:FILE",
@@ -387,27 +229,27 @@ class PrepareConfig(_Settings):
         exclude=True,
     )
     queries: QuerySettings | None = None
-    on_bad: Literal["error", "drop", "drop=any"] = _option(
+    on_bad: Literal["error", "drop", "drop=any"] = option(
         "Rows that can't be events: error (the default), drop (at most half of them), or drop=any.",
         default="error",
     )
-    items: Place | None = _option("A file with the items' features and fields.", "FILE")
-    users: Place | None = _option("A file with the users' features.", "FILE")
-    sql: str | None = _option("Read the events by this query; SOURCE is a database.", "QUERY")
-    items_sql: str | None = _option(
+    items: Place | None = option("A file with the items' features and fields.", "FILE")
+    users: Place | None = option("A file with the users' features.", "FILE")
+    sql: str | None = option("Read the events by this query; SOURCE is a database.", "QUERY")
+    items_sql: str | None = option(
         "Read the items by this query, from the database of --items, or else of SOURCE.", "QUERY"
     )
-    users_sql: str | None = _option(
+    users_sql: str | None = option(
         "Read the users by this query, from the database of --users, or else of SOURCE.", "QUERY"
     )
-    since: EventTime = _option(
+    since: EventTime = option(
         "The value of :since in queries: a date or time (UTC), or a number as in the column.", "TIME"
     )
     format: FormatSettings = FormatSettings()
     items_format: FileFormat | None = None
     users_format: FileFormat | None = None
     columns: ColumnSettings = ColumnSettings()
-    kinds: KindTable = _option(
+    kinds: KindTable = option(
         "What events of a kind are: target (the default: a next item), signal (read in histories), "
         "negative (not chosen) or ignored, as all others are; repeatable. --kinds auto: the table that "
         "is proposed for a funnel.",
@@ -417,12 +259,10 @@ class PrepareConfig(_Settings):
     )
     kinds_auto: bool = False
     filters: FilterSettings = FilterSettings()
-    split: Split = _option("last (item of each user out; the default), time, or files.", default=LastSplit())
+    split: Split = option("last (item of each user out; the default), time, or files.", default=LastSplit())
     item_features: FeatureColumns | None = None
     user_features: FeatureColumns | None = None
-    fields: tuple[str, ...] | None = _option(
-        "Items: kept for answers (all of them).", "COLUMN", names="field"
-    )
+    fields: tuple[str, ...] | None = option("Items: kept for answers (all of them).", "COLUMN", names="field")
     display: DisplaySettings = DisplaySettings()
 
     @model_validator(mode="after")

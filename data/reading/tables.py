@@ -14,7 +14,8 @@ import polars as pl
 from turret.data.errors import SourceError, TextEncodingError
 from turret.data.manifest import BadRows, Columns
 from turret.data.reading.encodings import encoding_sentence
-from turret.data.reading.schema import ColumnSettings, FeatureColumns, SourceSettings
+from turret.data.reading.schema import FeatureColumns
+from turret.data.reading.source_settings import ColumnSettings, SourceSettings
 from turret.data.rows import Engine, Rows
 
 OWN = "__turret_"

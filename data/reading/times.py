@@ -13,7 +13,7 @@ from turret.data.moments import PER_SECOND, YEAR_1990, YEAR_2100, as_number, par
 from turret.data.progress import counted
 from turret.data.reading.columns import ONE_ROW_AN_EVENT
 from turret.data.reading.numbers import digits_behind, is_rounded
-from turret.data.reading.schema import ColumnSettings
+from turret.data.reading.source_settings import ColumnSettings
 from turret.data.rows import Rows
 
 TIME = "time"

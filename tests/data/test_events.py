@@ -25,7 +25,8 @@ from turret.data.manifest import BadRows, Removed
 from turret.data.ranges import stable_order
 from turret.data.reading.columns import choose_columns
 from turret.data.reading.readers import scan
-from turret.data.reading.schema import NULLS, FormatSettings, PrepareConfig, SourceSettings
+from turret.data.reading.schema import PrepareConfig
+from turret.data.reading.source_settings import NULLS, FormatSettings, SourceSettings
 from turret.data.reading.tables import ROW, LogSource, Table
 
 EXPORTED = pl.Series(["NULL", "None", "nan", " - ", "NA", "Nullarbor", "x"])

@@ -26,7 +26,8 @@ from turret.data.preparing.encoding import (
 from turret.data.preparing.feature_readings import Readings, field_values, read_features
 from turret.data.reading.columns import Role
 from turret.data.reading.numbers import numbers
-from turret.data.reading.schema import FeatureColumns, FormatSettings
+from turret.data.reading.schema import FeatureColumns
+from turret.data.reading.source_settings import FormatSettings
 from turret.data.reading.tables import ROW, Malformed, Table
 
 

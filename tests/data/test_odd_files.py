@@ -18,7 +18,8 @@ from turret.data.prepared import PreparedData
 from turret.data.preparing.feature_readings import field_values
 from turret.data.preparing.vectors import file_vectors
 from turret.data.reading.readers import scan
-from turret.data.reading.schema import FormatSettings, PrepareConfig
+from turret.data.reading.schema import PrepareConfig
+from turret.data.reading.source_settings import FormatSettings
 from turret.data.reading.tables import ROW, Table
 from turret.data.vocabulary import plain_id
 

@@ -18,7 +18,8 @@ from turret.data.configuration import load_configuration
 from turret.data.errors import SourceError
 from turret.data.reading.open_source import open_source
 from turret.data.reading.readers import scan
-from turret.data.reading.schema import FormatSettings, PrepareConfig
+from turret.data.reading.schema import PrepareConfig
+from turret.data.reading.source_settings import FormatSettings
 from turret.data.reading.tables import ROW, Source, Table
 
 

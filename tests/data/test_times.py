@@ -10,7 +10,7 @@ from polars.io.plugins import register_io_source
 
 from turret.data.errors import ColumnError
 from turret.data.moments import parse_moment
-from turret.data.reading.schema import ColumnSettings
+from turret.data.reading.source_settings import ColumnSettings
 from turret.data.reading.times import TimeReader, choose_reader, parse_time
 from turret.data.rows import LocalRows
 

@@ -16,7 +16,8 @@ from turret.data.features.texts import number_of
 from turret.data.kinds import Kind
 from turret.data.preparing.encoding import encode
 from turret.data.preparing.feature_readings import read_features
-from turret.data.reading.schema import FeatureColumns, FormatSettings
+from turret.data.reading.schema import FeatureColumns
+from turret.data.reading.source_settings import FormatSettings
 from turret.tower.bundle.publish import BundleContents
 from turret.tower.counted_kinds import CountedKinds
 from turret.tower.errors import BundleError, EncodingError
