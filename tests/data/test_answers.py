@@ -1,15 +1,19 @@
 """The answer log: ids, visitors, the files of minutes, and reading them."""
 
 import hashlib
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
 from turret.data.answers.form import answer_id_of, minute_file, minute_of, read_key, time_of, visitor_of
 from turret.data.answers.log import SCHEMA, read_answers
-from turret.data.errors import ConfigurationError, EmptyDataError, SourceError
+from turret.data.errors import ConfigurationError, DataError, EmptyDataError, SourceError
+from turret.data.synthetic.answers import AnswersConfig, answer_tables, show
+from turret.data.synthetic.synthesis import synthesise_answers
 
 NOON = 1_777_636_800_000  # 2026-05-01T12:00:00Z
 
@@ -105,3 +109,60 @@ def test_a_folder_without_answers_and_wrong_files_are_refused(tmp_path: Path) ->
     pl.DataFrame({"user": [1]}).write_parquet(broken)
     with pytest.raises(SourceError, match="has no column answer_id"):
         read_answers(tmp_path)
+
+
+SMALL = AnswersConfig(users=60, items=60, pool=20, places=5, days=2)
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_same_seed_makes_the_same_shop_with_answers(tmp_path: Path) -> None:
+    synthesise_answers(SMALL, tmp_path / "first")
+    synthesise_answers(SMALL, tmp_path / "again")
+    synthesise_answers(SMALL.model_copy(update={"seed": 1}), tmp_path / "other")
+    first = _files(tmp_path / "first")
+    assert _files(tmp_path / "again") == first
+    assert _files(tmp_path / "other")["outcomes.csv"] != first["outcomes.csv"]
+    assert json.loads(first["truth.json"])["lift"].keys() == {"purchases", "revenue"}
+    (tmp_path / "first" / "mine").touch()
+    with pytest.raises(DataError, match="also holds 'mine'"):
+        synthesise_answers(SMALL, tmp_path / "first", overwrite=True)
+
+
+def test_the_log_of_the_shop_is_read_by_its_own_reader(tmp_path: Path) -> None:
+    synthesise_answers(SMALL, tmp_path / "shop")
+    log = read_answers(tmp_path / "shop" / "answers").collect().sort("answer_id")
+    assert log.equals(answer_tables(SMALL).answers.sort("answer_id"))
+    outcomes = pl.read_csv(tmp_path / "shop" / "outcomes.csv")
+    named = outcomes.join(log, on="answer_id", how="left")
+    assert named.select(pl.col("items").list.contains(pl.col("item_id")).all()).item()
+    key = read_key(str(tmp_path / "shop" / "visitors.key"))
+    assert named["visitor"].to_list() == [visitor_of(user, key) for user in named["user_id"]]
+
+
+def test_the_propensities_are_the_shares_of_the_draws() -> None:
+    """Chi-square over the 20 items of a pool, at the second place after each first: 19 degrees of freedom."""
+    rankings = np.tile(np.arange(20), (200_000, 1))
+    items, propensities = show(rankings, 2, 0.3, np.random.default_rng(0))
+    for first in (0, 7):
+        is_chosen = items[:, 0] == first
+        seconds, expected = items[is_chosen, 1], np.zeros(20)
+        expected[seconds] = propensities[is_chosen, 1]
+        assert expected.sum() == pytest.approx(1)
+        counts, expected = np.bincount(seconds, minlength=20), expected * len(seconds)
+        of_drawn = expected > 0
+        statistic = ((counts - expected)[of_drawn] ** 2 / expected[of_drawn]).sum()
+        assert statistic < 50.8  # exceeded with probability 0.0001
+
+
+def test_the_true_values_are_those_of_many_answers() -> None:
+    """The purchases of the routes are close to their expectation."""
+    tables = answer_tables(AnswersConfig(users=1_000, items=60, pool=20, answers_per_user=10))
+    by_route = tables.outcomes.join(tables.answers, on="answer_id").group_by("route").len()
+    answers = dict(tables.answers.group_by("route").len().iter_rows())
+    for route, count in by_route.iter_rows():
+        expected = tables.truth["versions"][route]["purchases"]
+        # Users differ: a route has other users than the other.
+        assert count / answers[route] == pytest.approx(expected, rel=0.15)
