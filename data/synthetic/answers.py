@@ -2,8 +2,8 @@
 
 A user looks at place k of an answer with the probability `examination`, and then takes the item with the
 probability `relevance` of the user and the item, independently of the other places (the position-based
-model). A version ranks by relevance with noise; the canary has less noise, so it sells more. At each place an
-item is drawn from the pool of the version with the probability `explore`, else the best item is shown.
+model). A version ranks by relevance with noise; the canary has less noise, so it sells more. Answers are
+drawn from the pool of their version with the probability `explore`; the others show its best items.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,6 @@ _TASTE, _APPEAL = 0.9, 0.6  # standard deviations of the logarithm of the releva
 _DECAY = 0.7  # place k is examined with the probability k to the power of -0.7
 _BUYS_WITHIN = 1_800  # seconds after the answer
 _MOST_PAIRS = 50_000_000
-_DRAWS = 20  # of exploration for each user, for the true values
 VERSIONS = ("spring", "summer")  # live and canary
 KEY = b"the key of the synthetic shop"
 
@@ -40,7 +39,7 @@ class AnswersConfig(BaseModel, frozen=True, extra="forbid"):
     days: int = Field(14, ge=1, le=365, description="Days of the log.")
     places: int = Field(10, ge=1, le=20, description="Items of an answer.")
     pool: int = Field(30, ge=20, le=40, description="The best items, from which exploration draws.")
-    explore: float = Field(0.2, ge=0, le=1, description="The probability of a draw at a place.")
+    explore: float = Field(0.2, ge=0, le=1, description="The share of answers that are drawn from the pool.")
     canary_share: float = Field(0.5, gt=0, lt=1, description="The share of users whom the canary answers.")
     relevance: float = Field(0.01, gt=0, le=0.2, description="The median relevance of an item to a user.")
     live_noise: float = Field(0.8, ge=0, le=10, description="The noise of the live version's ranking.")
@@ -92,20 +91,15 @@ class World:
 def show(rankings: Ints, places: int, explore: float, random: np.random.Generator) -> tuple[Ints, Floats]:
     """Draw the items of answers from the pool of each [A, P]; return them and their propensities [A, K].
 
-    At each place, with the probability `explore`, an item is drawn evenly from those of the pool that the
-    answer does not have yet; else it is the best of them.
+    With the probability `explore` the items of an answer are drawn evenly from the pool, else they are the
+    best of it in their order.
     """
-    answers, pool = rankings.shape
-    is_left, every = np.ones((answers, pool), dtype=np.bool_), np.arange(answers)
-    chosen, propensities = np.empty((answers, places), np.int64), np.empty((answers, places))
-    for place in range(places):
-        best = is_left.argmax(axis=1)
-        drawn = np.where(is_left, random.random((answers, pool)), -1.0).argmax(axis=1)
-        chosen[:, place] = position = np.where(random.random(answers) < explore, drawn, best)
-        propensities[:, place] = explore / (pool - place) + (1 - explore) * (position == best)
-        is_left[every, position] = False
+    best, pool = np.arange(places), rankings.shape[1]
+    is_drawn = random.random((len(rankings), 1)) < explore
+    drawn = np.argsort(random.random(rankings.shape), axis=1)[:, :places]
+    chosen = np.where(is_drawn, drawn, best)
     items: Ints = np.take_along_axis(rankings, chosen, axis=1)
-    return items, propensities
+    return items, explore / pool + (1 - explore) * (chosen == best)
 
 
 @dataclass(frozen=True)
@@ -177,7 +171,7 @@ def answer_tables(config: AnswersConfig) -> AnswersTables:
         pl.DataFrame(items),
         pl.DataFrame({"user_id": user_ids}),
         answers.select(SCHEMA.names()).cast(SCHEMA),
-        _truth(world, config, rankings, users, random),
+        _truth(world, config, rankings, users),
     )
 
 
@@ -210,28 +204,25 @@ def _histories(world: World, config: AnswersConfig, random: np.random.Generator)
     return pl.DataFrame(columns).sort("timestamp", maintain_order=True).with_columns(kind=pl.lit("purchase"))
 
 
-def _truth(
-    world: World, config: AnswersConfig, rankings: list[Ints], users: Ints, random: np.random.Generator
-) -> dict[str, Any]:
-    """The expected purchases and revenue an answer of both versions, to the same users, with exploration.
+def _truth(world: World, config: AnswersConfig, rankings: list[Ints], users: Ints) -> dict[str, Any]:
+    """The expected purchases and revenue an answer of both versions to the same users, and the lifts.
 
-    Each is a mean over _DRAWS draws for each answer, accurate to some thousandths of itself. `best` is the
-    expectation without exploration, exactly.
+    `purchases` and `revenue` are with exploration, `best` are the purchases without it.
     """
     versions: dict[str, Any] = {}
     for route, ranking in zip((LIVE, CANARY), rankings, strict=True):
-        sums = np.zeros(2)
-        for _ in range(_DRAWS):
-            shown, _ = show(ranking[users], config.places, config.explore, random)
-            values = world.values(users, shown)
-            sums += values.sum(), (values * world.price[shown]).sum()
-        purchases, revenue = sums / _DRAWS / max(len(users), 1)
-        best = world.values(users, ranking[users, : config.places])
-        versions[route] = {
-            "purchases": float(purchases),
-            "revenue": float(revenue),
-            "best": float(best.sum() / max(len(users), 1)),
-        }
+        best = ranking[users, : config.places]
+        of_each = {}
+        for name, price in (("purchases", np.ones_like(world.price)), ("revenue", world.price)):
+            value = (world.values(users, best) * price[best]).sum()
+            # A draw shows each item of the pool at each place equally often.
+            pool = (
+                (world.relevance[users[:, None], ranking[users]] * price[ranking[users]]).mean(axis=1).sum()
+            )
+            drawn = pool * world.examination.sum()
+            of_each[name] = float((1 - config.explore) * value + config.explore * drawn) / max(len(users), 1)
+        alone = float(world.values(users, best).sum() / max(len(users), 1))
+        versions[route] = {**of_each, "best": alone}
     live, canary = versions[LIVE], versions[CANARY]
     lift = {name: canary[name] / live[name] - 1 if live[name] else 0.0 for name in ("purchases", "revenue")}
     return {"versions": versions, "lift": lift, "examination": world.examination.tolist()}

@@ -43,11 +43,21 @@ def outcomes(
     until: Annotated[
         str | None, typer.Option(metavar="TIME", help="Only answers before this time (now).")
     ] = None,
+    of: Annotated[
+        Path | None,
+        typer.Option(
+            "--of", metavar="BUNDLE", help="The value that this version would have had, from exploration."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Count the outcomes of each version and route, and compare a canary with the live version.
 
     The interval of the difference holds however often it is looked at: it is by user, and anytime-valid.
+
+    With `--of` the log has to have exploration: each explored place is weighted by its propensities, and a
+    version that was never live is ranked with the histories before each answer. It is refused below an
+    effective size of 1,000 answers.
 
     Example: `turret outcomes --answers var/answers --store sqlite:///var/history.sqlite --key VISITOR_KEY
     --kind purchase`
@@ -55,5 +65,10 @@ def outcomes(
     from turret.outcomes.sources import Sources
 
     sources = Sources.of(answers, store, key, kind or (), within, since, until)
+    if of is not None:
+        version, estimated = sources.value_of(of, value, items or ())
+        fields = {"version": version, **estimated.as_json()}
+        print(json.dumps(fields, indent=2) if as_json else estimated.text(version))
+        return
     result = sources.outcomes(value, items or ())
     print(json.dumps(result.as_json(), indent=2) if as_json else result.text())

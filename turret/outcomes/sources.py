@@ -14,7 +14,9 @@ from turret.data.errors import ConfigurationError, SourceError, brief
 from turret.data.moments import milliseconds_of
 from turret.history.dumping import TimeRange
 from turret.outcomes.attribution import read_events, with_kinds
+from turret.outcomes.replay import replay
 from turret.outcomes.report import Outcomes, outcomes_of
+from turret.outcomes.value import Value, value_of
 from turret.scoring.stored_users import OpenStore
 from turret.service.settings import read_settings
 from turret.tower.bundle.bundle import Bundle
@@ -70,6 +72,21 @@ class Sources:
         answers = self.read_answers()
         with damage_told(self.answers):
             return outcomes_of(answers, with_kinds(self.read_events(), self.kinds), self.within, values)
+
+    def value_of(self, path: Path, value: str | None, bundles: Sequence[Path]) -> tuple[str, Value]:
+        """Estimate the value that a bundle would have had; return its version too. Raises TurretError."""
+        values, bundle = item_values(value, bundles), open_bundle(path)
+        if bundle.manifest.reads_queries:
+            version = bundle.manifest.version
+            raise ConfigurationError(
+                f"--of {path}: version {version} answers queries, which the log does not hold; name a "
+                "version that reads histories"
+            )
+        answers = self.read_answers()
+        events = self.read_events(TimeRange.of(None, None).first)
+        with damage_told(self.answers):
+            logged = replay(bundle, answers, events, with_kinds(events, self.kinds), self.within, values)
+        return bundle.manifest.version, value_of(logged)
 
 
 @contextmanager
