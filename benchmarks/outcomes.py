@@ -104,8 +104,8 @@ def _alarms(pairs: int, has_prices: bool) -> dict[str, float]:
         counts[0] += any(is_told_apart(live, canary, hour) for hour in range(HOURS))
         counts[1] += _plain(live, canary, by_answer=False)
         counts[2] += not has_prices and _plain(live, canary, by_answer=True)
-    names = ("false_alarms", "of_plain_intervals", "by_answer")
-    return dict(zip(names, (counts / pairs).tolist(), strict=True))
+    shares = dict(zip(("false_alarms", "of_plain_intervals"), (counts[:2] / pairs).tolist(), strict=True))
+    return shares if has_prices else {**shares, "by_answer": float(counts[2] / pairs)}
 
 
 def _power(pairs: int) -> dict[str, Any]:
