@@ -137,7 +137,7 @@ def answer_tables(config: AnswersConfig) -> AnswersTables:
     users, times = users[order], times[order]
     pools = np.where(is_canary[users, None], rankings[1][users], rankings[0][users])
     shown, propensities = show(pools, config.places, config.explore, random)
-    ids = [answer_id_of(int(time), random.bytes(10)) for time in times]
+    ids = pl.Series([answer_id_of(int(time), random.bytes(10)) for time in times], dtype=pl.String)
     answer, place = np.nonzero(random.random(shown.shape) < world.values(users, shown))
     bought = times[answer] // 1_000 + random.integers(10, _BUYS_WITHIN, len(answer))
     outcomes = pl.DataFrame(
@@ -145,22 +145,12 @@ def answer_tables(config: AnswersConfig) -> AnswersTables:
             "user_id": user_ids.gather(users[answer]),
             "item_id": item_ids.gather(shown[answer, place]),
             "timestamp": bought,
-            "kind": ["purchase"] * len(answer),
-            "answer_id": pl.Series(ids, dtype=pl.String).gather(answer),
+            "kind": pl.repeat("purchase", len(answer), eager=True),
+            "answer_id": ids.gather(answer),
         }
     )
-    answers = pl.DataFrame(
-        {
-            "answer_id": ids,
-            "time": pl.Series(times).cast(pl.Datetime("ms", "UTC")),
-            "call": pl.repeat("recommend", len(users), eager=True),
-            "version": _either(VERSIONS, is_canary[users]),
-            "route": _either((LIVE, CANARY), is_canary[users]),
-            "visitor": pl.Series([visitor_of(user, KEY) for user in user_ids]).gather(users),
-            "context": pl.repeat("{}", len(users), eager=True),
-            "rules": pl.Series([[]] * len(users), dtype=pl.List(pl.String)),
-            **_shown(item_ids, shown, propensities),
-        }
+    answers = _log(ids, times, user_ids.gather(users), is_canary[users]).with_columns(
+        **_shown(item_ids, shown, propensities)
     )
     items = {"item_id": item_ids, "genres": [_GENRES[genre] for genre in world.genre], "price": world.price}
     return AnswersTables(
@@ -172,6 +162,23 @@ def answer_tables(config: AnswersConfig) -> AnswersTables:
         pl.DataFrame({"user_id": user_ids}),
         answers.select(SCHEMA.names()).cast(SCHEMA),
         _truth(world, config, rankings, users),
+    )
+
+
+def _log(ids: pl.Series, times: Ints, users: pl.Series, is_canary: NDArray[np.bool_]) -> pl.DataFrame:
+    """The columns of the log with one value an answer."""
+    visitors = {user: visitor_of(user, KEY) for user in users.unique()}
+    return pl.DataFrame(
+        {
+            "answer_id": ids,
+            "time": pl.Series(times).cast(pl.Datetime("ms", "UTC")),
+            "call": pl.repeat("recommend", len(ids), eager=True),
+            "version": _either(VERSIONS, is_canary),
+            "route": _either((LIVE, CANARY), is_canary),
+            "visitor": pl.Series([visitors[user] for user in users], dtype=pl.String),
+            "context": pl.repeat("{}", len(ids), eager=True),
+            "rules": pl.Series([[]] * len(ids), dtype=pl.List(pl.String)),
+        }
     )
 
 

@@ -269,5 +269,16 @@ def test_damage_inside_of_a_file_is_told(shop: Path) -> None:
     assert "the answer log damaged can't be read" in done.stderr
 
 
+def test_files_without_answers_are_no_answers(shop: Path) -> None:
+    """A minute without a request may have a file without rows; a file without bytes is damaged."""
+    path = minute_file(shop / "empty", NOON, "0")
+    path.parent.mkdir(parents=True)
+    log_of().collect().write_parquet(path)
+    words = ("--answers", "empty", *WORDS[2:])
+    assert "the log has no answers of this time" in invoke("outcomes", *words, folder=shop).stderr
+    path.write_bytes(b"")
+    assert "1200_0.parquet can't be read" in invoke("outcomes", *words, folder=shop).stderr
+
+
 def test_outcomes_is_the_form_of_the_json() -> None:
     assert Outcomes((), None).as_json() == {"versions": [], "comparison": None, "warnings": []}
