@@ -19,6 +19,7 @@ from turret.outcomes.report import Outcomes, outcomes_of
 from turret.outcomes.value import Value, value_of
 from turret.scoring.stored_users import OpenStore
 from turret.service.settings import read_settings
+from turret.service.stores.contract import CLOCK_SKEW
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.golden import load
 from turret.tower.format.listing import bundle_folder
@@ -60,18 +61,20 @@ class Sources:
         """Read the answers. Raises SourceError and EmptyDataError."""
         return read_answers(self.answers, self.times.first, self.times.last)
 
-    def read_events(self, first: int | None = None) -> pl.DataFrame:
-        """Read the events from `first` (the earliest answer) to the end of `within` after the last one."""
-        start = self.times.first if first is None else first
+    def read_events(self, first: int) -> pl.DataFrame:
+        """Read the events from `first`, in milliseconds since 1970, to `within` after the last answer."""
         with OpenStore(read_settings(store=self.store)) as store:
-            return read_events(store, self.key, start, self.times.last + self.within)
+            return read_events(store, self.key, first, self.times.last + self.within)
 
     def outcomes(self, value: str | None, bundles: Sequence[Path]) -> Outcomes:
         """Count and compare. Raises TurretError for anything that can't be read."""
         values = item_values(value, bundles)
         answers = self.read_answers()
         with damage_told(self.answers):
-            return outcomes_of(answers, with_kinds(self.read_events(), self.kinds), self.within, values)
+            begun = answers.select(pl.col("time").dt.epoch("ms").min()).collect().item()
+            # An event that names an answer may be a little before it, by another clock.
+            events = self.read_events(self.times.first if begun is None else begun - CLOCK_SKEW)
+            return outcomes_of(answers, with_kinds(events, self.kinds), self.within, values)
 
     def value_of(self, path: Path, value: str | None, bundles: Sequence[Path]) -> tuple[str, Value]:
         """Estimate the value that a bundle would have had; return its version too. Raises TurretError."""
