@@ -59,8 +59,7 @@ def outcomes(
     version that was never live is ranked with the histories before each answer. It is refused below an
     effective size of 1,000 answers.
 
-    Example: `turret outcomes --answers var/answers --store sqlite:///var/history.sqlite --key VISITOR_KEY
-    --kind purchase`
+    Example: `turret outcomes --answers var/answers --key VISITOR_KEY --kind purchase`
     """
     from turret.outcomes.sources import Sources
 
