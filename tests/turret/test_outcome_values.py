@@ -104,6 +104,18 @@ def test_a_place_that_is_not_explored_is_not_counted() -> None:
     assert [place["place"] for place in places] == [2]
 
 
+def test_a_place_where_the_log_could_not_show_the_items_is_left_out() -> None:
+    """As with the propensities of draws given the places before, or with a pool without the items."""
+    log = logged(40_000, 0.5)
+    never = log.is_same & ((np.arange(40_000) % 2 == 0)[:, None] | [True, False])
+    value = value_of(replace(log, is_same=never))
+    assert [place["place"] for place in value.places] == [1]
+    assert value.unsupported == [2]
+    assert "left out: the places 2" in value.text("autumn")
+    with pytest.raises(DataError, match="the log could show at most"):
+        value_of(replace(log, is_same=log.is_same & (np.arange(40_000) % 2 == 0)[:, None]))
+
+
 def test_a_log_without_any_reward_has_the_value_zero() -> None:
     log = logged(40_000, 0.5)
     value = value_of(replace(log, rewards=np.zeros_like(log.rewards)))

@@ -74,10 +74,11 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Value:
-    """The estimates of the value of a version at the places that were explored, and of the log itself there.
+    """The estimates of the value of a version at the explored places with support, and of the log there.
 
     `places` has the estimates, the effective size and the support of each. `clipped` is the share of the
-    positive weights that exceeded the clip.
+    positive weights that exceeded the clip. `unsupported` are the explored places with less support than
+    LEAST_SUPPORT, which are left out: there an estimate would leave out a part of the version's items.
     """
 
     logged: Estimate
@@ -86,6 +87,7 @@ class Value:
     effective_size: float
     clipped: float
     clip: float
+    unsupported: list[int]
 
     def text(self, version: str) -> str:
         """Describe the value of a version, for people."""
@@ -103,11 +105,10 @@ class Value:
         names = [name.replace("_", " ") for name in self.estimates]
         headings = ("place", "logged", *names, "effective size", "support")
         lines = [text_table(headings, rows, f"value an answer of {version}", right=headings)]
-        few = [str(row["place"]) for row in self.places if row["support"] < LEAST_SUPPORT]
-        if few:
+        if self.unsupported:
             lines.append(
-                f"warning: at the places {', '.join(few)} the log could not show many items of {version}; "
-                "the estimate there rests on its scores"
+                f"left out: the places {', '.join(map(str, self.unsupported))}, where the log could not show "
+                f"a fifth or more of the items of {version}"
             )
         lines.append(f"weights above {self.clip:,.0f} are clipped: {self.clipped:.2%} of them")
         lines.append(
@@ -124,19 +125,16 @@ class Value:
             "effective_size": self.effective_size,
             "clip": self.clip,
             "clipped": self.clipped,
+            "unsupported_places": self.unsupported,
             "places": self.places,
         }
 
 
 def value_of(logged: Logged, clip: float = CLIP, least_size: float = LEAST_SIZE) -> Value:
     """Estimate the value of a version. Raises DataError where no statement is possible."""
-    explored = np.flatnonzero(((logged.propensities < 1) & logged.is_shown).any(axis=0))
-    if not explored.size:
-        raise DataError(
-            "propensities are 1 or 0: no statement is possible about a version that was never live; let a "
-            "route explore, and log its answers"
-        )
-    unclipped = np.where(logged.is_same & logged.is_shown, 1 / logged.propensities, 0.0)[:, explored]
+    every = np.where(logged.is_same & logged.is_shown, 1 / logged.propensities, 0.0)
+    explored, unsupported = _stated_places(logged, np.minimum(every, clip))
+    unclipped = every[:, explored]
     weights = np.minimum(unclipped, clip)
     with np.errstate(invalid="ignore", divide="ignore"):
         sizes = weights.sum(axis=0) ** 2 / (weights**2).sum(axis=0)
@@ -157,20 +155,37 @@ def value_of(logged: Logged, clip: float = CLIP, least_size: float = LEAST_SIZE)
         "self_normalised": ratio * is_shown + weights * (rewards - ratio) * count / weights.sum(axis=0),
         "doubly_robust": of_version * is_shown + weights * (rewards - expected),
     }
-    support = weights.sum(axis=0) / np.maximum(count, 1)
     places = [
         {
             "place": int(place) + 1,
             **{name: float(part[:, column].mean()) for name, part in parts.items()},
             "logged": float(rewards[:, column].mean()),
             "effective_size": float(sizes[column]),
-            "support": float(support[column]),
+            "support": float(weights[:, column].sum() / max(count[column], 1)),
         }
         for column, place in enumerate(explored)
     ]
     estimates = {name: by_user(part.sum(axis=1), logged.users) for name, part in parts.items()}
     clipped = float((unclipped > clip).sum() / max((unclipped > 0).sum(), 1))
-    return Value(by_user(rewards.sum(axis=1), logged.users), estimates, places, size, clipped, clip)
+    left_out = (unsupported + 1).tolist()
+    return Value(by_user(rewards.sum(axis=1), logged.users), estimates, places, size, clipped, clip, left_out)
+
+
+def _stated_places(logged: Logged, weights: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The explored places with support, and those without it, from 0. Raises DataError for none with it."""
+    explored = np.flatnonzero(((logged.propensities < 1) & logged.is_shown).any(axis=0))
+    if not explored.size:
+        raise DataError(
+            "propensities are 1 or 0: no statement is possible about a version that was never live; let a "
+            "route explore, and log its answers"
+        )
+    support = (weights.sum(axis=0) / np.maximum(logged.is_shown.sum(axis=0), 1))[explored]
+    if support.max() < LEAST_SUPPORT:
+        raise DataError(
+            f"the log could show at most {support.max():.0%} of the version's items at a place, and "
+            f"{LEAST_SUPPORT:.0%} are needed for a statement: explore among more items"
+        )
+    return explored[support >= LEAST_SUPPORT], explored[support < LEAST_SUPPORT]
 
 
 def by_user(terms: Floats, users: NDArray[np.int64]) -> Estimate:
