@@ -8,7 +8,8 @@ A row is an answer; `data.answers.log` has the columns with their types:
 - `visitor`: the user under a key (`visitor_of`), empty where the request names no user.
 - `items`, `places` (from 1), `scores`, `sources` and `propensities`: one entry an item. A propensity is the
   exact probability that the item is shown at its place, over all draws that the answer to this request may
-  have; 1 where nothing is drawn.
+  have; 1 where nothing is drawn. It does not depend on the items that were drawn at other places: the value
+  of another version is a sum over the places, each with its own probability (item-position model).
 - `context`: a JSON object of the request's fields that the operator names; `rules`: the rules that applied.
 
 The log is a folder `DIR/YYYY-MM-DD/HHMM_WORKER.parquet`: each file has the answers of one minute of UTC, and

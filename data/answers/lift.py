@@ -13,8 +13,7 @@ The probability that it ever misses the true value, at any number of looks, is a
 estimates with the covariance Cov(theta_s, theta_t) = v_t for looks s < t, as of means over more and more
 users. The mean of a user's growing sum over a period has it too, if the visits of the user are exchangeable:
 a lasting taste is in both looks, and the noise averages out. A greater covariance, as of users who arrive
-later, makes a miss rarer (Slepian's inequality). A sum of users' values that were taken as new users at each
-look would have none of this. `benchmarks.outcomes` counts the misses.
+later, makes a miss rarer (Slepian's inequality). `benchmarks.outcomes` counts the misses.
 
 This module needs neither Polars nor SciPy, as the service may count the sums itself.
 """
