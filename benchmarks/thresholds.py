@@ -33,6 +33,11 @@ BARS: dict[str, tuple[Bar, ...]] = {
         Bar("longest_stall_ms", "<=", 150, "no request keeps other clients waiting"),
         Bar("peak_mb_over_idle", "<=", 150, "no request takes the memory of a worker"),
     ),
+    "outcomes --trial": (
+        Bar("false_alarms", "<=", 0.05, "equal versions are hardly ever told apart (docs/outcomes.md)"),
+        Bar("covered", ">=", 0.93, "the intervals of values hold the true value (docs/outcomes.md)"),
+        Bar("power", ">=", 0.7, "a lift of 5 % is seen within two weeks; 0.86 was measured"),
+    ),
     "kernel_cost --items 10000 --items 100000 --items 1000000": (
         Bar("ratio_full_1e5", ">=", 10, "times the full softmax; 12.8 was measured (docs/estimators.md)"),
         Bar("ratio_full_1e6", ">=", 60, "times the full softmax; 82.5 was measured (docs/estimators.md)"),

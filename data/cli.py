@@ -67,10 +67,18 @@ def synth(
         bool,
         typer.Option("--sources", help="The messy log in two files, a web log and orders, with settings."),
     ] = False,
-    users: Annotated[int | None, typer.Option(help="Number of users (5,000; messy 4,000).")] = None,
-    items: Annotated[int | None, typer.Option(help="Number of items (2,000; messy 1,500).")] = None,
+    answers: Annotated[
+        bool,
+        typer.Option(
+            "--answers", help="Also a log of answers of two versions, with outcomes and true values."
+        ),
+    ] = False,
+    users: Annotated[int | None, typer.Option(help="Number of users (5,000; others 4,000).")] = None,
+    items: Annotated[
+        int | None, typer.Option(help="Number of items (2,000; messy 1,500; with answers 300).")
+    ] = None,
     events_per_user: Annotated[
-        float | None, typer.Option(help="Mean length of a history (40; messy about 80).")
+        float | None, typer.Option(help="Mean length of a history (40; messy about 80; with answers 12).")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed; the same seed gives the same files (0).")] = None,
     settings: Settings = None,
@@ -79,15 +87,29 @@ def synth(
     """Generate a synthetic shop: Zipf popularity, genres, series, drifting tastes, new items over time.
 
     With `--messy` it has views, carts, purchases and returns, goods that are bought again, sessions without a
-    user, logins, accounts that are no people, double clicks and bad rows.
+    user, logins, accounts that are no people, double clicks and bad rows. With `--answers` it has two weeks
+    of answers of a live version and a canary, and purchases by a known click model (docs/outcomes.md).
 
     Example: `turret data synth var/shop --users 1000 --items 600 --seed 7`
     """
     from turret.data.configuration import load_configuration, parse_overrides
-    from turret.data.synthetic.synthesis import MessyConfig, SyntheticConfig, synthesise
+    from turret.data.errors import ConfigurationError
+    from turret.data.synthetic.synthesis import (
+        AnswersConfig,
+        MessyConfig,
+        SyntheticConfig,
+        synthesise,
+        synthesise_answers,
+    )
 
     options = {"users": users, "items": items, "events_per_user": events_per_user, "seed": seed}
     overrides = {**options, **parse_overrides(settings or [])}
+    if answers:
+        if messy or sources:
+            raise ConfigurationError("--messy and --answers make different shops; leave one of them out")
+        config_of_answers = load_configuration(AnswersConfig, overrides=overrides)
+        print(synthesise_answers(config_of_answers, target, overwrite))
+        return
     config = (
         load_configuration(MessyConfig, overrides=overrides)
         if messy

@@ -17,6 +17,7 @@ from turret.data.errors import TurretError, is_utf8, system_sentence
 from turret.data.extras import install_hint
 from turret.data.progress import print_lines
 from turret.history.cli import app as history_app
+from turret.outcomes.cli import app as outcomes_app
 from turret.plan import app as planning_app
 from turret.retraining.cli import app as retraining_app
 from turret.scoring.cli import app as scoring_app
@@ -91,6 +92,7 @@ app.add_typer(training_app)
 app.add_typer(tower_app)
 app.add_typer(service_app)
 app.add_typer(scoring_app)
+app.add_typer(outcomes_app)
 app.add_typer(activation_app)
 app.add_typer(retraining_app)
 app.add_typer(planning_app)

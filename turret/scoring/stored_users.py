@@ -20,6 +20,7 @@ from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.ranking.query import Query, QueryReader
 from turret.service.schemas.requests import BATCH_LIMIT, RecommendRequest
 from turret.service.settings import Settings
+from turret.service.stores.contract import Event
 from turret.service.stores.guarded import Breaker
 from turret.service.stores.registry import open_stores, store_kind
 from turret.service.stores.sqlite.shared import open_records
@@ -90,15 +91,17 @@ class OpenStore:
 
     def users(self) -> Iterator[str]:
         """Yield each user with an event, in the order of a scan, without the sessions of strangers."""
-        scan, last = self.histories.scan(*_ALWAYS), ""
-        while True:
-            events = self.run(_next(scan))
-            if events is None:
-                return
-            for user in dict.fromkeys(event.user for event in events):
-                if user != last and not user.startswith(STRANGER):
-                    yield user
-                last = user
+        last = ""
+        for event in self.events(*_ALWAYS):
+            if event.user != last and not event.user.startswith(STRANGER):
+                yield event.user
+            last = event.user
+
+    def events(self, first: int, last: int) -> Iterator[Event]:
+        """Yield the events with first <= time < last (ms), oldest first those of each user."""
+        scan = self.histories.scan(first, last)
+        while (events := self.run(_next(scan))) is not None:
+            yield from events
 
     def close(self) -> None:
         """Close the store and end its loop."""

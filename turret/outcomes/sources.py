@@ -1,0 +1,137 @@
+"""The answers, the events and the values that a command names."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from turret.data.answers.form import read_key
+from turret.data.answers.log import read_answers
+from turret.data.errors import ConfigurationError, SourceError, brief
+from turret.data.moments import milliseconds_of
+from turret.history.dumping import TimeRange
+from turret.outcomes.attribution import read_events, with_kinds
+from turret.outcomes.replay import replay
+from turret.outcomes.report import Outcomes, outcomes_of
+from turret.outcomes.value import Value, value_of
+from turret.scoring.stored_users import OpenStore
+from turret.service.settings import read_settings
+from turret.service.stores.contract import CLOCK_SKEW
+from turret.tower.bundle.bundle import Bundle
+from turret.tower.bundle.golden import load
+from turret.tower.format.listing import bundle_folder
+
+
+@dataclass(frozen=True)
+class Sources:
+    """An answer log, the store with the events, the key of visitors, and the events that count.
+
+    `within` is in milliseconds.
+    """
+
+    answers: Path
+    store: str | None
+    key: bytes
+    kinds: Sequence[str]
+    within: int
+    times: TimeRange
+
+    @classmethod
+    def of(
+        cls,
+        answers: Path,
+        store: str | None,
+        key: str,
+        kinds: Sequence[str],
+        within: str,
+        since: str | None = None,
+        until: str | None = None,
+    ) -> "Sources":
+        """Read the options of a command. Raises ConfigurationError for an option that can't be read."""
+        try:
+            longest = round(milliseconds_of(within))
+        except ValueError as error:
+            raise ConfigurationError(f"--within {error}") from None
+        return cls(answers, store, read_key(key), kinds, longest, TimeRange.of(since, until))
+
+    def read_answers(self) -> pl.LazyFrame:
+        """Read the answers. Raises SourceError and EmptyDataError."""
+        return read_answers(self.answers, self.times.first, self.times.last)
+
+    def read_events(self, first: int) -> pl.DataFrame:
+        """Read the events from `first`, in milliseconds since 1970, to `within` after the last answer."""
+        with OpenStore(read_settings(store=self.store)) as store:
+            return read_events(store, self.key, first, self.times.last + self.within)
+
+    def outcomes(self, value: str | None, bundles: Sequence[Path]) -> Outcomes:
+        """Count and compare. Raises TurretError for anything that can't be read."""
+        values = item_values(value, bundles)
+        answers = self.read_answers()
+        with damage_told(self.answers):
+            begun = answers.select(pl.col("time").dt.epoch("ms").min()).collect().item()
+            # An event that names an answer may be a little before it, by another clock.
+            events = self.read_events(self.times.first if begun is None else begun - CLOCK_SKEW)
+            return outcomes_of(answers, with_kinds(events, self.kinds), self.within, values)
+
+    def value_of(self, path: Path, value: str | None, bundles: Sequence[Path]) -> tuple[str, Value]:
+        """Estimate the value that a bundle would have had; return its version too. Raises TurretError."""
+        values, bundle = item_values(value, bundles), open_bundle(path)
+        if bundle.manifest.reads_queries:
+            version = bundle.manifest.version
+            raise ConfigurationError(
+                f"--of {path}: version {version} answers queries, which the log does not hold; name a "
+                "version that reads histories"
+            )
+        answers = self.read_answers()
+        events = self.read_events(TimeRange.of(None, None).first)
+        with damage_told(self.answers):
+            logged = replay(bundle, answers, events, with_kinds(events, self.kinds), self.within, values)
+        return bundle.manifest.version, value_of(logged)
+
+
+@contextmanager
+def damage_told(folder: Path) -> Iterator[None]:
+    """Raise SourceError for a log that Polars can't read to its end."""
+    try:
+        yield
+    except pl.exceptions.PolarsError as error:
+        line = brief(str(error).partition("\n")[0], 200)
+        raise SourceError(
+            f"the answer log {folder} can't be read ({line}); delete the damaged file"
+        ) from None
+
+
+def open_bundle(path: Path) -> Bundle:
+    """Open a bundle, or the current one of a folder. Raises BundleError."""
+    folder = bundle_folder(path).resolve()
+    return load(folder.parent, folder.name)
+
+
+def item_values(field: str | None, bundles: Sequence[Path]) -> dict[str, float] | None:
+    """The values of items by id, of the first bundle that has each; None where no field is named.
+
+    Raises ConfigurationError for a field without bundles, bundles without a field, and a field that no item
+    has as a number.
+    """
+    if field is None and not bundles:
+        return None
+    if field is None or not bundles:
+        raise ConfigurationError(
+            "--value and --items go together: name the field and a bundle with the items"
+        )
+    values: dict[str, float] = {}
+    for path in bundles:
+        bundle = open_bundle(path)
+        for row, item in enumerate(bundle.vocabulary.all_ids):
+            number = bundle.catalog.of(row).get(field)
+            if isinstance(number, int | float) and not isinstance(number, bool) and np.isfinite(number):
+                values.setdefault(str(item), float(number))
+    if not values:
+        names = ", ".join(map(str, bundles))
+        raise ConfigurationError(
+            f"--value {field}: no item of {names} has a number in this field; name another"
+        )
+    return values
