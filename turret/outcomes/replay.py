@@ -14,7 +14,7 @@ from turret.data.progress import progress
 from turret.outcomes.attribution import attribute, distinct
 from turret.outcomes.value import Logged
 from turret.scoring.conditions import request_of
-from turret.scoring.scorer import Block, Scorer
+from turret.scoring.scorer import QueryBlock, Scorer
 from turret.scoring.users import in_blocks
 from turret.service.overlay.fresh import empty_overlay
 from turret.service.ranking.query import NO_HISTORY, Query, make_query
@@ -100,11 +100,10 @@ def _ranked(
     with progress("Ranking", asked.height) as advance:
         for rows in in_blocks(columns, BLOCK):
             queries = [histories.query(visitor, time, text, features) for visitor, time, text in rows]
-            block = Block([visitor for visitor, *_ in rows], queries)
+            ranked = scorer.answers(QueryBlock([visitor for visitor, *_ in rows], queries)).rows
             chosen = slice(first, first + len(rows))
             best = np.full((len(rows), places), -1)
-            for number, ranking in enumerate(scorer.ranked(block)):
-                best[number, : len(ranking.rows)] = ranking.rows
+            best[:, : ranked.shape[1]] = ranked
             version[chosen] = np.where(best >= 0, names[best], "")
             logged = np.array([[rows_of.get(item, -1) for item in line] for line in items[chosen]])
             scores[chosen], own[chosen] = (_products(bundle, queries, each) for each in (logged, best))

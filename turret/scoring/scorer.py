@@ -106,18 +106,21 @@ class Scorer:
             user = block.users[error.position or 0]
             raise DataError(f"user {shown(user)}: {error.field} = {shown(error.value)}: {error}") from None
 
+    def answers(self, block: Block) -> Answers:
+        """The answer of each user; raises as `encode`."""
+        encoded = self.encode(block)
+        if self.shared is not None:
+            return self.shared.answers(len(block.users), encoded)
+        assert isinstance(block, QueryBlock)
+        with one_thread():  # other threads rank other blocks
+            return Answers.of(rank(block.queries, self.model, self.view))
+
     def table(self, block: Block, is_whole: bool) -> pl.DataFrame:
         """The answers as rows of `user_id`, `rank` (from 1), `item_id`, `score` and `source`, best first.
 
         `is_whole`: ids of users are written as whole numbers, as all of the run print as such; else as texts.
         """
-        encoded = self.encode(block)
-        if self.shared is not None:
-            answers = self.shared.answers(len(block.users), encoded)
-        else:
-            assert isinstance(block, QueryBlock)
-            with one_thread():  # other threads rank other blocks
-                answers = Answers.of(rank(block.queries, self.model, self.view))
+        answers = self.answers(block)
         owners, ranks = np.nonzero(answers.rows >= 0)
         rows = answers.rows[owners, ranks]
         sources = np.where(answers.are_popular, np.uint32(_POPULAR), np.uint32(0))[owners]
