@@ -14,6 +14,7 @@ from turret.service.schemas.fields import (
     KIND_LENGTH,
     KINDS,
     TEXT_LENGTH,
+    AnswerId,
     Caps,
     Count,
     CursorText,
@@ -276,7 +277,8 @@ class EventBody(Body):
     """One event of a user, or of the session of a stranger. Sent again, it counts once by its `event_id`.
 
     With `user_id` and `session_id`, it is the user's, as are all events of the session from then on. `time`
-    is now by default, and if it lies more than a few minutes in the future.
+    is now by default, and if it lies more than a few minutes in the future. `answer_id` names the answer that
+    led to the event.
     """
 
     model_config = ConfigDict(
@@ -295,6 +297,7 @@ class EventBody(Body):
     item_id: Id
     time: Time | None = None
     kind: str | None = Field(default=None, max_length=KIND_LENGTH)
+    answer_id: AnswerId | None = None
 
     @field_validator("session_id")
     @classmethod

@@ -177,12 +177,13 @@ class RandomUserAnswer(Answer):
 
 
 class StoredEvent(Answer):
-    """One event of a user; the time is ISO 8601 in UTC."""
+    """One event of a user; the time is ISO 8601 in UTC. `answer_id`: the event named the answer before it."""
 
     event_id: str
     item_id: Id
     time: str
     kind: str | None
+    answer_id: str | None = None
 
 
 class UserAnswer(Answer):

@@ -98,7 +98,8 @@ class RecommendRequest(RankingRequest, total=False):
 class Event(TypedDict):
     """An event of a user, or of a stranger's session; with both, the session's events become the user's.
 
-    An event without a `time` gets the present one. `event_id` is random unless it is given.
+    An event without a `time` gets the present one. `event_id` is random unless it is given. `answer_id` is
+    that of the answer that led to the event.
     """
 
     user_id: NotRequired[Id]
@@ -107,6 +108,7 @@ class Event(TypedDict):
     event_id: NotRequired[Id]
     time: NotRequired[Time]
     kind: NotRequired[str]
+    answer_id: NotRequired[str]
 
 
 class ItemChange(TypedDict):
