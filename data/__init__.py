@@ -1,6 +1,7 @@
 """Event logs in, arrays out: the only package that reads raw data."""
 
 __all__ = [
+    "answers",
     "cli",
     "configuration",
     "errors",

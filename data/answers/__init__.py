@@ -1,0 +1,3 @@
+"""The answer log: the form of its ids and files, and its reader."""
+
+__all__ = ["form", "log"]

@@ -1,0 +1,83 @@
+"""The form of the answer log: ids of answers, visitors under a key, and the file of each minute.
+
+A row is an answer; `data.answers.log` has the columns with their types:
+
+- `answer_id`: 32 hexadecimal digits; the first 12 are the milliseconds since 1970, so ids sort by time.
+- `time` (UTC, in milliseconds), `call` (recommend, similar, search or popular), `version`, and `route`
+  (live or canary).
+- `visitor`: the user under a key (`visitor_of`), empty where the request names no user.
+- `items`, `places` (from 1), `scores`, `sources` and `propensities`: one entry an item. A propensity is the
+  exact probability that the item was shown at its place, given the items of the places before it; 1 where
+  nothing was drawn.
+- `context`: a JSON object of the request's fields that the operator names; `rules`: the rules that applied.
+
+The log is a folder `DIR/YYYY-MM-DD/HHMM_WORKER.parquet`: each file has the answers of one minute of UTC, and
+is complete when it appears under this name. This module loads no Polars, as the service writes the log.
+"""
+
+import os
+from datetime import UTC, datetime
+from hashlib import blake2b
+from pathlib import Path
+
+from turret.data.errors import ConfigurationError
+
+LIVE, CANARY = ROUTES = ("live", "canary")
+MINUTE = 60_000  # milliseconds
+LONGEST_KEY = 64  # bytes: the longest key of BLAKE2b
+
+
+def answer_id_of(time: int, rest: bytes) -> str:
+    """Return the id of an answer at `time`, in milliseconds since 1970; `rest` are ten bytes of its own."""
+    return f"{time:012x}{rest.hex():0>20}"
+
+
+def time_of(answer_id: str) -> int:
+    """Return the time of an answer, in milliseconds since 1970. Raises ValueError for another text."""
+    return int(answer_id[:12], 16)
+
+
+def visitor_of(user: str, key: bytes) -> str:
+    """Return the name of a user in the log: the BLAKE2b hash of the id as text under `key`, 32 hex digits.
+
+    Without the key, the log neither names the user of an answer nor tells the answers of a user.
+    """
+    return blake2b(user.encode("utf-8", "surrogatepass"), key=key, digest_size=16).hexdigest()
+
+
+def read_key(place: str) -> bytes:
+    """Read the key of visitors from a file, or from the environment variable of this name.
+
+    Raises ConfigurationError where neither exists, and for a key that is empty or has more than LONGEST_KEY
+    bytes. Blanks at the ends do not count.
+    """
+    path = Path(place)
+    if path.is_file():
+        key = path.read_bytes().strip()
+    elif (text := os.environ.get(place)) is not None:
+        key = text.strip().encode()
+    else:
+        raise ConfigurationError(
+            f"--key {place}: there is no such file and no such environment variable; name the key that the "
+            "service hashes users with"
+        )
+    if not 0 < len(key) <= LONGEST_KEY:
+        raise ConfigurationError(
+            f"--key {place}: a key has 1 to {LONGEST_KEY} bytes, and this one has {len(key)}"
+        )
+    return key
+
+
+def minute_file(folder: Path, time: int, worker: str) -> Path:
+    """Return the file of the answers of a worker in the minute of `time`, in milliseconds since 1970."""
+    minute = datetime.fromtimestamp(time // MINUTE * 60, UTC)
+    return folder / f"{minute:%Y-%m-%d}" / f"{minute:%H%M}_{worker}.parquet"
+
+
+def minute_of(path: Path) -> int | None:
+    """Return the minute of a file of the log, in milliseconds since 1970; None for a file of another name."""
+    try:
+        minute = datetime.strptime(f"{path.parent.name} {path.name[:5]}", "%Y-%m-%d %H%M_")
+    except ValueError:
+        return None
+    return int(minute.replace(tzinfo=UTC).timestamp()) * 1_000
