@@ -55,7 +55,7 @@ def answer_of(query: Query, ranking: Ranking, view: ItemView) -> Answer:
         last = float(ranking.scores[-1]), int(ranking.rows[-1])
         if query.pins:
             last = _last_ranked(query, ranking)
-        # Without the time in their cursors, equal requests have equal answers.
+        # Without the time in their cursors, equal requests have equal answers but for the ids of these.
         is_timed = manifest.uses_times or (manifest.kinds and query.history_times is not None)
         until = query.until if query.is_stored or is_timed or query.popular is not None else 0
         answer["cursor"] = Cursor(manifest.version, until, shown, *last, request.among).text()

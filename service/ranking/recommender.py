@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import orjson
 
 from turret.data.vocabulary import Id
+from turret.service.answer_log.ids import AnswerIds
 from turret.service.observing.metrics import Metrics
 from turret.service.observing.quality import AnswerRecord
 from turret.service.overlay.fresh import FreshItems
@@ -111,6 +112,7 @@ class Recommender:
         self._popular = popular
         self._shadow = shadow
         self._record = record
+        self._ids = AnswerIds()
         self._batcher = MicroBatcher(record)
         self._threads = ThreadPoolExecutor(_RANKING_THREADS, "ranking")
         self._batch_threads = ThreadPoolExecutor(_BATCH_THREADS, "batches")
@@ -127,13 +129,14 @@ class Recommender:
         query = await self._queries.read(request, model, record.received)
         record.stages["history"] = time.perf_counter() - begun
         answer = await self._answered(model, query, record.stages)
+        answer["answer_id"] = self._ids.new(record.received, record.request_id)
         record.version, record.degraded = model.version, answer["degraded"]
         record.source = query.source
         if self._model_holder.traffic.shadow is not None and request.cursor is None:
             self._shadow.offer(query, answer)
         return orjson.dumps(answer)
 
-    async def recommend(self, requests: Sequence[RecommendRequest]) -> list[Answer]:
+    async def recommend(self, requests: Sequence[RecommendRequest], record: RequestRecord) -> list[Answer]:
         """Answer a batch from one version. An error has the position of its request."""
         for position, request in enumerate(requests):
             if request.min_version is not None:
@@ -143,8 +146,9 @@ class Recommender:
         queries = await self._queries.read_all(requests, model, now_ms())
         fresh, missing = await self._overlay.for_answer(model.bundle)
         answers = await self._in_thread(self._batch_threads, model, fresh, queries, {})
-        for answer in answers:
+        for place, answer in enumerate(answers):
             answer["degraded"] += missing
+            answer["answer_id"] = self._ids.new(record.received, record.request_id, place)
         return answers
 
     async def vectors(self, items: Sequence[Id], requests: Sequence[RecommendRequest]) -> Answer:
@@ -161,16 +165,18 @@ class Recommender:
             self._batch_threads, vectors_of, model, fresh, items, queries, missing
         )
 
-    async def similar_to(self, item: str, request: SimilarRequest) -> Answer:
+    async def similar_to(self, item: str, request: SimilarRequest, record: RequestRecord) -> Answer:
         """Answer with the nearest items of an item. Raises NotFoundError for an unknown item.
 
         These answers don't count for the quality of a version's recommendations.
         """
         recommendation = request.as_recommendation()
         model = await self._model_for(recommendation, None)
-        query = await self._queries.read(recommendation, model, now_ms())
+        query = await self._queries.read(recommendation, model, record.received)
         query.similar_to = item
-        return await self._answered(model, query, {})
+        answer = await self._answered(model, query, {})
+        answer["answer_id"] = self._ids.new(record.received, record.request_id)
+        return answer
 
     async def popular(self, request: PopularRequest, record: RequestRecord) -> Answer:
         """Answer with the items that have the most events of late. Raises as `PopularNow.wanted`."""
@@ -181,6 +187,7 @@ class Recommender:
             request.half_life, request.kinds, request.trend, model.bundle.manifest
         )
         answer = await self._answered(model, query, record.stages)
+        answer["answer_id"] = self._ids.new(record.received, record.request_id)
         record.version, record.degraded = model.version, answer["degraded"]
         record.source = query.source
         return answer

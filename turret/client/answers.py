@@ -106,7 +106,8 @@ class RecommendAnswer(Answer):
     `degraded` lists the parts that were unavailable: `history` (the stored history), `items` (recent changes
     of items), `engine` (the vector engine of the version), `rules` (a default rule that the version can't
     apply). `unknown_items` are items of the history and of pins that the version doesn't know. `exhausted`:
-    fewer items than requested were left. `cursor` requests the next page, if there may be one.
+    fewer items than requested were left. `cursor` requests the next page, if there may be one. `answer_id`
+    names the answer in the events that it leads to; the answers of a comparison have none.
     """
 
     version: str
@@ -116,6 +117,7 @@ class RecommendAnswer(Answer):
     unknown_items: tuple[Id, ...] = ()
     cursor: str | None = None
     explanation: Explanation | None = None
+    answer_id: str | None = None
 
 
 class BatchAnswer(Answer):
