@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from turret.data.vocabulary import Id
+from turret.service.answer_log.entries import ShownItems
 from turret.service.errors import RequestError
 from turret.service.observing.quality import AnswerRecord
 from turret.service.overlay.fresh import FreshItems
@@ -104,6 +105,9 @@ def recommend(
     searched = perf_counter()
     if records is not None:
         records += [record_of(*pair, fresh) for pair in ranked if pair[0].similar_to is None]
+    for query, ranking in ranked:
+        first = 1 if query.after is None else 1 + query.after.shown
+        query.shown = ShownItems(fresh, ranking.rows, ranking.scores, query.source, first)
     answers = [answer_of(*pair, view) for pair in ranked]
     stages |= {
         "rows": resolved - begun,

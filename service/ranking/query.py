@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turret.data.vocabulary import Id
+from turret.service.answer_log.entries import ShownItems
 from turret.service.errors import HistoryUnavailableError, InvalidFieldError, RequestError
 from turret.service.overlay.fresh import FreshItems
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
@@ -85,6 +86,7 @@ class Query:
         bonus: the gains of items of the history by the version's repeat term.
         left_out: the rows of the bundle that the index leaves out.
         allowed: the rows of the bundle that the index may return; None for all.
+        shown: the items of the answer.
     """
 
     request: RecommendRequest
@@ -118,6 +120,7 @@ class Query:
     bonus: Bonus | None = None
     left_out: Rows = field(default_factory=lambda: _NOTHING)
     allowed: RowMask | None = None
+    shown: ShownItems | None = None
 
     @property
     def is_stored(self) -> bool:

@@ -8,7 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import orjson
 
+from turret.data.answers.form import CANARY, LIVE
 from turret.data.vocabulary import Id
+from turret.service.answer_log.entries import AnswerSink, LoggedAnswer, context_of
 from turret.service.answer_log.ids import AnswerIds
 from turret.service.observing.metrics import Metrics
 from turret.service.observing.quality import AnswerRecord
@@ -94,7 +96,8 @@ class Recommender:
 
     Short answers are ranked in the event loop, in batches: that is quicker than handing them to a thread.
     Long ones are ranked in threads, so that probes and short requests don't wait for them. `record` receives
-    the records of every answer, in the event loop's thread.
+    the records of every answer, in the event loop's thread. `answer_log` receives the answers, with the
+    features of their requests that `context` names.
     """
 
     def __init__(
@@ -113,6 +116,8 @@ class Recommender:
         self._shadow = shadow
         self._record = record
         self._ids = AnswerIds()
+        self.answer_log: AnswerSink | None = None
+        self.context: Sequence[str] = ()
         self._batcher = MicroBatcher(record)
         self._threads = ThreadPoolExecutor(_RANKING_THREADS, "ranking")
         self._batch_threads = ThreadPoolExecutor(_BATCH_THREADS, "batches")
@@ -129,7 +134,7 @@ class Recommender:
         query = await self._queries.read(request, model, record.received)
         record.stages["history"] = time.perf_counter() - begun
         answer = await self._answered(model, query, record.stages)
-        answer["answer_id"] = self._ids.new(record.received, record.request_id)
+        self._enter("search" if request.is_search else "recommend", answer, model, query, record)
         record.version, record.degraded = model.version, answer["degraded"]
         record.source = query.source
         if self._model_holder.traffic.shadow is not None and request.cursor is None:
@@ -146,9 +151,9 @@ class Recommender:
         queries = await self._queries.read_all(requests, model, now_ms())
         fresh, missing = await self._overlay.for_answer(model.bundle)
         answers = await self._in_thread(self._batch_threads, model, fresh, queries, {})
-        for place, answer in enumerate(answers):
+        for place, (answer, query) in enumerate(zip(answers, queries, strict=True)):
             answer["degraded"] += missing
-            answer["answer_id"] = self._ids.new(record.received, record.request_id, place)
+            self._enter("recommend", answer, model, query, record, place)
         return answers
 
     async def vectors(self, items: Sequence[Id], requests: Sequence[RecommendRequest]) -> Answer:
@@ -175,7 +180,7 @@ class Recommender:
         query = await self._queries.read(recommendation, model, record.received)
         query.similar_to = item
         answer = await self._answered(model, query, {})
-        answer["answer_id"] = self._ids.new(record.received, record.request_id)
+        self._enter("similar", answer, model, query, record)
         return answer
 
     async def popular(self, request: PopularRequest, record: RequestRecord) -> Answer:
@@ -187,7 +192,7 @@ class Recommender:
             request.half_life, request.kinds, request.trend, model.bundle.manifest
         )
         answer = await self._answered(model, query, record.stages)
-        answer["answer_id"] = self._ids.new(record.received, record.request_id)
+        self._enter("popular", answer, model, query, record)
         record.version, record.degraded = model.version, answer["degraded"]
         record.source = query.source
         return answer
@@ -217,6 +222,27 @@ class Recommender:
         stages |= shares
         answer["degraded"] += missing
         return answer
+
+    def _enter(
+        self,
+        call: str,
+        answer: Answer,
+        model: LoadedModel,
+        query: Query,
+        record: RequestRecord,
+        place: int = 0,
+    ) -> None:
+        """Give an answer its id, and offer it to the log; `place` is that of its request in a batch."""
+        time, request, shown = record.received, query.request, query.shown
+        answer["answer_id"] = answer_id = self._ids.new(time, record.request_id, place)
+        if self.answer_log is None or shown is None:
+            return
+        route = CANARY if model is self._model_holder.traffic.canary else LIVE
+        user, context = next(iter(request.visitors), None), context_of(request.features, self.context)
+        rules = tuple(query.rules)
+        self.answer_log.offer(
+            LoggedAnswer(answer_id, time, call, model.version, route, user, shown, context, rules)
+        )
 
     async def _model_for(self, request: RecommendRequest, request_id: str | None) -> LoadedModel:
         """Choose the version: by `min_version`, else that of the previous page, else by the user."""

@@ -151,8 +151,8 @@ def test_every_answer_has_an_id_of_its_own_that_begins_with_its_time(client: Tes
     names: list[str] = []
     first = time.time_ns() // 1_000_000
     for method, path, body in sent * 2:
-        content = {"json": body} if method == "POST" else {}
-        answer = client.request(method, path, headers={"X-Request-ID": "again"}, **content)
+        content = body if method == "POST" else None
+        answer = client.request(method, path, headers={"X-Request-ID": "again"}, json=content)
         assert answer.status_code == 200, answer.text
         names += [each["answer_id"] for each in answer.json().get("results", [answer.json()])]
     last = time.time_ns() // 1_000_000

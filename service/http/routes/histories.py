@@ -79,10 +79,12 @@ async def stored_of(user_id: UserId, parts: Parts) -> Response:
 
 @router.delete("/users/{user_id}")
 async def forget(user_id: UserId, parts: Parts) -> Response:
-    """Delete all stored events of a user.
+    """Delete all stored events of a user, and within hours the answers of the log of answers.
 
     Very many events may take longer than the time limit; retry after a 503 to continue.
     """
+    if parts.answer_log is not None:
+        await parts.answer_log.forget(user_id)
     return json_response({"user_id": user_id, "deleted": await parts.histories.forget(user_id)})
 
 
