@@ -21,6 +21,7 @@ from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.overlay.item_writer import ItemWriter
 from turret.service.popular.popular_now import PopularNow
 from turret.service.ranking.candidate import Comparison
+from turret.service.ranking.exploration import Explorer
 from turret.service.ranking.query import QueryReader
 from turret.service.ranking.recommender import Recommender, Shadow
 from turret.service.settings import Settings
@@ -154,7 +155,13 @@ class Components:
         self.comparison = Comparison(holder, self.activator, self.overlay, queries, self.histories)
         shadow = Shadow(holder, self.overlay, self.metrics)
         self.recommender = Recommender(
-            holder, self.overlay, queries, shadow, self.observation.answered, self.popular
+            holder,
+            self.overlay,
+            queries,
+            shadow,
+            self.observation.answered,
+            self.popular,
+            Explorer(settings.workers),
         )
         self.answer_log = _open_answer_log(settings, context.number, self.metrics)
         self.recommender.answer_log, self.recommender.context = self.answer_log, settings.answer_context

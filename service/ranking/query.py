@@ -19,13 +19,14 @@ from turret.service.overlay.fresh import FreshItems
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.popular.counts import Counted, Popular
 from turret.service.popular.popular_now import PopularNow
+from turret.service.ranking.exploration import Explored, Explorer
 from turret.service.schemas.fields import Cursor, KindedIds, read_cursor
 from turret.service.schemas.requests import BOOSTS_OF_AN_ANSWER, RecommendRequest
 from turret.service.settings import Settings
 from turret.service.stores.contract import History
 from turret.service.stores.guarded import Breaker, Stored, read_histories
 from turret.service.versions.holder import LoadedModel
-from turret.service.versions.record import Rule, RuleSet
+from turret.service.versions.record import Explore, Rule, RuleSet
 from turret.tower.catalog.filters import Filter
 from turret.tower.catalog.masks import RowMask
 from turret.tower.counted_kinds import CountedKinds
@@ -52,7 +53,7 @@ class NamedBoost(NamedTuple):
 class Query:
     """A request with its history, as it was sent, and as a version ranks it.
 
-    The first fields, up to `similar_to`, are as they were sent, with times in milliseconds since 1970.
+    The first fields, up to `explorer`, are as they were sent, with times in milliseconds since 1970.
     `ranking.resolving` sets the others, for one version at a time.
 
     Attributes:
@@ -66,6 +67,8 @@ class Query:
         history_kinds: the kind of each event, None for an event without one; empty if no event has one.
         rules: the stored rules that apply.
         similar_to: the item whose vector takes the place of the user's.
+        explore: the exploration of the route, if it may change the answer.
+        explorer: draws, and counts views.
         rows: int32 [T], the known items of the events that the version reads.
         times: the times of these events, as far as the answer depends on them.
         kinds: int64 [T], the codes of their kinds (`data.kinds`), as far as the answer depends on them.
@@ -87,6 +90,7 @@ class Query:
         left_out: the rows of the bundle that the index leaves out.
         allowed: the rows of the bundle that the index may return; None for all.
         shown: the items of the answer.
+        explored: the exploration of the answer, if there was one.
     """
 
     request: RecommendRequest
@@ -99,6 +103,8 @@ class Query:
     history_kinds: Sequence[str | None] = ()
     rules: Mapping[str, Rule] = field(default_factory=dict)
     similar_to: str | None = None
+    explore: Explore | None = None
+    explorer: Explorer | None = None
 
     rows: NDArray[np.int32] = field(default_factory=lambda: _NOTHING)
     times: Times | None = None
@@ -121,6 +127,7 @@ class Query:
     left_out: Rows = field(default_factory=lambda: _NOTHING)
     allowed: RowMask | None = None
     shown: ShownItems | None = None
+    explored: Explored | None = None
 
     @property
     def is_stored(self) -> bool:

@@ -28,6 +28,7 @@ from turret.service.ranking.batches import (
     recommend_timed,
     vectors_of,
 )
+from turret.service.ranking.exploration import Explorer
 from turret.service.ranking.item_view import item_status
 from turret.service.ranking.query import Query, QueryReader, at_position
 from turret.service.request_record import RequestRecord
@@ -108,6 +109,7 @@ class Recommender:
         shadow: Shadow,
         record: RecordAnswers,
         popular: PopularNow,
+        explorer: Explorer,
     ) -> None:
         self._model_holder = model_holder
         self._overlay = overlay
@@ -115,6 +117,7 @@ class Recommender:
         self._popular = popular
         self._shadow = shadow
         self._record = record
+        self._explorer = explorer
         self._ids = AnswerIds()
         self.answer_log: AnswerSink | None = None
         self.context: Sequence[str] = ()
@@ -132,12 +135,14 @@ class Recommender:
         model = await self._model_for(request, record.request_id)
         begun = time.perf_counter()
         query = await self._queries.read(request, model, record.received)
+        self._explore(model, query)
         record.stages["history"] = time.perf_counter() - begun
         answer = await self._answered(model, query, record.stages)
         self._enter("search" if request.is_search else "recommend", answer, model, query, record)
         record.version, record.degraded = model.version, answer["degraded"]
         record.source = query.source
         if self._model_holder.traffic.shadow is not None and request.cursor is None:
+            query.explorer = None
             self._shadow.offer(query, answer)
         return orjson.dumps(answer)
 
@@ -149,6 +154,8 @@ class Recommender:
                     await self._model_holder.live_at_least(request.min_version, _MIN_VERSION_SECONDS)
         model = self._model_holder.answering
         queries = await self._queries.read_all(requests, model, now_ms())
+        for query in queries:
+            self._explore(model, query)
         fresh, missing = await self._overlay.for_answer(model.bundle)
         answers = await self._in_thread(self._batch_threads, model, fresh, queries, {})
         for place, (answer, query) in enumerate(zip(answers, queries, strict=True)):
@@ -222,6 +229,14 @@ class Recommender:
         stages |= shares
         answer["degraded"] += missing
         return answer
+
+    def _explore(self, model: LoadedModel, query: Query) -> None:
+        """Let a recommendation be explored, if the route of its version is: the live one, or the canary."""
+        traffic = self._model_holder.traffic
+        route = traffic.routes.canary if model is traffic.canary else traffic.routes
+        query.explore = None if route is None else route.explore
+        if query.explore is not None and not query.request.is_search and not query.request.explain:
+            query.explorer = self._explorer
 
     def _enter(
         self,

@@ -164,6 +164,11 @@ def _with_fresh(model: LoadedModel, fresh: FreshItems, query: Query, k: int, ran
     return merge(ranking, scores, fresh, k, query.excluded, query.filtering, query.only)
 
 
+def fresh_nearest(model: LoadedModel, fresh: FreshItems, query: Query, k: int) -> Ranking:
+    """The k items that were added since the version was made, with the highest scores for a query."""
+    return _with_fresh(model, fresh, query, k, NOTHING) if len(fresh) else NOTHING
+
+
 def scores_by_towers(scoring: ScoringConfig, user: Scores, vectors: Scores) -> Scores:
     """The scores [K] of item vectors [K, D] for a user's [D], computed as by `tower.retrieval.Retriever`."""
     products = vectors @ user

@@ -462,3 +462,19 @@ def a_repeated_request_has_the_id_of_the_first(
     original: Any, self: Any, time: int, request_id: str, place: int = 0
 ) -> str:
     return f"{time // 1_000_000:012x}{place:020x}"
+
+
+@planted("service.ranking.exploration:draw_chances", "service/test_exploration.py")
+def a_propensity_forgets_the_items_drawn_before(original: Any, weights: Any, order: Any) -> Any:
+    chances = np.exp(weights - weights.max())
+    return (chances / chances.sum())[order]
+
+
+@planted("service.ranking.exploration:propensities", "service/test_exploration.py")
+def the_share_of_answers_without_a_draw_is_forgotten(original: Any, *given: Any) -> Any:
+    return original(*given[:4], 1.0)
+
+
+@planted("service.ranking.exploration:Explorer.may_show", "service/test_exploration.py")
+def a_new_item_is_drawn_for_ever(original: Any, *given: Any) -> bool:
+    return True

@@ -26,7 +26,7 @@ class Item(Answer):
     The score is the inner product / temperature for `towers` (its absolute value in a version with absolute
     scoring), the number of training events for `popular`, and the decayed count of stored events for
     `popular_now`. A `fresh` item was added since the version was made; its score is on the scale of the
-    answer's other items. A `pinned` item has its place by a pin.
+    answer's other items. A `pinned` item has its place by a pin, an `explored` one by a draw.
     """
 
     id: Id
@@ -34,6 +34,7 @@ class Item(Answer):
     source: Literal["towers", "popular", "popular_now", "fresh"]
     fields: dict[str, Any]
     pinned: bool = False
+    explored: bool = False
 
 
 class ExplainedPlan(Answer):
