@@ -13,6 +13,8 @@ import pytest
 
 from tests.conftest import USER_FEATURES, contents
 from tests.support.service_app import ADMIN, activate, post_events, sample, serving, settings_of
+from tests.support.service_calls import anew
+from tests.support.service_process import Start
 from turret.data.answers.form import LIVE, MINUTE, time_of, visitor_of
 from turret.data.answers.log import read_answers
 from turret.service.answer_log import log
@@ -296,6 +298,20 @@ def test_a_service_counts_what_it_logs_and_what_it_drops(
         for _ in range(3):
             assert client.post("/v1/recommend", json={}).status_code == 200
         assert sample(client.get("/metrics").text, 'turret_answer_log_total{outcome="dropped"}') == 3
+
+
+@pytest.mark.process
+def test_a_service_that_ends_has_written_every_answer_of_all_workers(start: Start, tmp_path: Path) -> None:
+    service = start(workers=2, answer_log=str(tmp_path / "log"))
+    names = [
+        anew(service, "POST", "/v1/recommend", json={"history": [101]}).json()["answer_id"] for _ in range(60)
+    ]
+    service.stop()
+    answers = read_answers(tmp_path / "log").collect()
+    assert sorted(answers["answer_id"].to_list()) == sorted(names)
+    files = [path.name for path in (tmp_path / "log").glob("*/*")]
+    assert {name.partition("_")[2].partition("-")[0] for name in files} == {"0", "1"}
+    assert [path for path in (tmp_path / "log").iterdir() if path.name.startswith(".")] == []
 
 
 # ---- Retention and forgetting
