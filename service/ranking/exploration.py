@@ -12,6 +12,8 @@ from turret.data.vocabulary import Id
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.retrieval import Ranking
 
+# From so many of the best items the places are drawn: so many items behind the first place, or new ones.
+CANDIDATES = 50
 Rows = NDArray[np.integer[Any]]
 Numbers = NDArray[np.float64]
 

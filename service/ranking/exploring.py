@@ -2,16 +2,13 @@
 
 import numpy as np
 
-from turret.service.ranking.exploration import Explored, Explorer, draw_order, propensities
+from turret.service.ranking.exploration import CANDIDATES, Explored, Explorer, draw_order, propensities
 from turret.service.ranking.item_view import ItemView
 from turret.service.ranking.query import Query
 from turret.service.ranking.searching import fresh_nearest, nearest
 from turret.service.versions.holder import LoadedModel
 from turret.service.versions.record import Explore
 from turret.tower.retrieval import Ranking
-
-# From so many of the best items the places are drawn: so many items behind the first place, or new ones.
-CANDIDATES = 50
 
 
 def explore(query: Query, usual: Ranking, model: LoadedModel, view: ItemView) -> Ranking:
@@ -62,7 +59,7 @@ def _candidates(
 ) -> Ranking:
     """The best items that the answer may have behind the rows `before`: any, or new ones."""
     ranked = fresh_nearest if settings.among == "new" else nearest
-    ranking = ranked(model, view.fresh, query, len(before) + CANDIDATES)
+    ranking = query.pool or ranked(model, view.fresh, query, len(before) + CANDIDATES)
     keep = ~np.isin(ranking.rows, before)
     if query.request.min_score is not None:
         keep &= ranking.scores >= np.float32(query.request.min_score)

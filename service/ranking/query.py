@@ -19,7 +19,7 @@ from turret.service.overlay.fresh import FreshItems
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.popular.counts import Counted, Popular
 from turret.service.popular.popular_now import PopularNow
-from turret.service.ranking.exploration import Explored, Explorer
+from turret.service.ranking.exploration import CANDIDATES, Explored, Explorer
 from turret.service.schemas.fields import Cursor, KindedIds, read_cursor
 from turret.service.schemas.requests import BOOSTS_OF_AN_ANSWER, RecommendRequest
 from turret.service.settings import Settings
@@ -33,6 +33,7 @@ from turret.tower.counted_kinds import CountedKinds
 from turret.tower.errors import MOST_OTHERS
 from turret.tower.format.manifest import Manifest
 from turret.tower.repeats import EVENTS, Bonus, Events, Rows
+from turret.tower.retrieval import Ranking
 from turret.tower.times import Times
 
 NO_HISTORY = History((), ())
@@ -89,6 +90,7 @@ class Query:
         bonus: the gains of items of the history by the version's repeat term.
         left_out: the rows of the bundle that the index leaves out.
         allowed: the rows of the bundle that the index may return; None for all.
+        pool: the best `depth` items, if these are more than those of the answer.
         shown: the items of the answer.
         explored: the exploration of the answer, if there was one.
     """
@@ -126,6 +128,7 @@ class Query:
     bonus: Bonus | None = None
     left_out: Rows = field(default_factory=lambda: _NOTHING)
     allowed: RowMask | None = None
+    pool: Ranking | None = None
     shown: ShownItems | None = None
     explored: Explored | None = None
 
@@ -151,6 +154,13 @@ class Query:
         """Whether the answer is the beginning of the ranking, without further conditions."""
         is_ranked = self.boosts is None and not self.pins
         return is_ranked and self.request.is_plain and self.after is None
+
+    @property
+    def depth(self) -> int:
+        """How many items the search of a plain query fetches: those of the answer, and those to draw from."""
+        if self.explorer is None or self.explore is None or self.explore.among == "new":
+            return self.request.k
+        return max(self.request.k, self.explore.places[0] - 1 + CANDIDATES)
 
     @property
     def is_large(self) -> bool:
