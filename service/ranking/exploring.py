@@ -1,5 +1,7 @@
 """Exploration of an answer: some of its places are drawn from candidates that meet all of its conditions."""
 
+from collections.abc import Set
+
 import numpy as np
 
 from turret.service.ranking.exploration import CANDIDATES, Explored, Explorer, draw_order, propensities
@@ -24,9 +26,11 @@ def explore(query: Query, usual: Ranking, model: LoadedModel, view: ItemView) ->
     if query.after is not None or not query.request.is_in_order:
         return usual
     first, last = settings.places
-    free = np.flatnonzero(~np.isin(usual.rows, [*query.pins.values()]))
+    pinned = {*query.pins.values()}
+    free = np.array([place for place, row in enumerate(usual.rows.tolist()) if row not in pinned], np.int64)
     behind = free[free >= first - 1]
-    candidates = _candidates(query, settings, usual.rows[free[free < first - 1]], model, view, explorer)
+    before = {*usual.rows[free[free < first - 1]].tolist()}
+    candidates = _candidates(query, settings, before, model, view, explorer)
     places = behind[behind < last][: len(candidates.rows)]
     if not len(places):
         return usual
@@ -52,7 +56,7 @@ def explore(query: Query, usual: Ranking, model: LoadedModel, view: ItemView) ->
 def _candidates(
     query: Query,
     settings: Explore,
-    before: np.ndarray,
+    before: Set[int],
     model: LoadedModel,
     view: ItemView,
     explorer: Explorer,
@@ -60,7 +64,8 @@ def _candidates(
     """The best items that the answer may have behind the rows `before`: any, or new ones."""
     ranked = fresh_nearest if settings.among == "new" else nearest
     ranking = query.pool or ranked(model, view.fresh, query, len(before) + CANDIDATES)
-    keep = ~np.isin(ranking.rows, before)
+    # Of so few rows, sets are quicker than `isin`.
+    keep = np.array([row not in before for row in ranking.rows.tolist()], np.bool_)
     if query.request.min_score is not None:
         keep &= ranking.scores >= np.float32(query.request.min_score)
     for place in np.flatnonzero(ranking.rows >= view.fresh.first_row).tolist():
