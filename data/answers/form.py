@@ -7,8 +7,8 @@ A row is an answer; `data.answers.log` has the columns with their types:
   (live or canary).
 - `visitor`: the user under a key (`visitor_of`), empty where the request names no user.
 - `items`, `places` (from 1), `scores`, `sources` and `propensities`: one entry an item. A propensity is the
-  exact probability that the item was shown at its place, given the items of the places before it; 1 where
-  nothing was drawn.
+  exact probability that the item is shown at its place, over all draws that the answer to this request may
+  have; 1 where nothing is drawn.
 - `context`: a JSON object of the request's fields that the operator names; `rules`: the rules that applied.
 
 The log is a folder `DIR/YYYY-MM-DD/HHMM_WORKER.parquet`: each file has the answers of one minute of UTC, and

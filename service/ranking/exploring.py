@@ -4,7 +4,14 @@ from collections.abc import Set
 
 import numpy as np
 
-from turret.service.ranking.exploration import CANDIDATES, Explored, Explorer, draw_order, propensities
+from turret.service.ranking.exploration import (
+    CANDIDATES,
+    LARGEST_SPREAD,
+    Explored,
+    Explorer,
+    draw_order,
+    propensities,
+)
 from turret.service.ranking.item_view import ItemView
 from turret.service.ranking.query import Query
 from turret.service.ranking.searching import fresh_nearest, nearest
@@ -37,6 +44,7 @@ def explore(query: Query, usual: Ranking, model: LoadedModel, view: ItemView) ->
     weights = np.zeros(len(candidates.rows))
     if settings.method == "plackett_luce":
         weights = candidates.scores.astype(np.float64)
+        weights = np.maximum(weights, weights.max() - LARGEST_SPREAD)
     rows, scores, drawn = usual.rows.astype(np.int64), usual.scores.copy(), frozenset[int]()
     if explorer.random.random() < settings.share:
         order = draw_order(weights, explorer.random.gumbel(size=len(weights)))[: len(places)]

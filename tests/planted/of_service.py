@@ -464,7 +464,7 @@ def a_repeated_request_has_the_id_of_the_first(
     return f"{time // 1_000_000:012x}{place:020x}"
 
 
-@planted("service.ranking.exploration:draw_chances", "service/test_exploration.py")
+@planted("service.ranking.exploration:place_chances", "service/test_exploration.py")
 def a_propensity_forgets_the_items_drawn_before(original: Any, weights: Any, order: Any) -> Any:
     chances = np.exp(weights - weights.max())
     return (chances / chances.sum())[order]

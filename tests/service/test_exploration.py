@@ -1,8 +1,7 @@
 """Exploration: draws with exact propensities, where it is on, under all conditions of a request."""
 
 import math
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from tests.conftest import contents
 from tests.support.item_towers import placed, with_item_tower
 from tests.support.service_app import ADMIN, ids, recommended, serving
 from turret.data.answers.log import read_answers
-from turret.service.ranking.exploration import Explorer, draw_order, propensities
+from turret.service.ranking.exploration import Explorer, draw_order, place_chances, propensities
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import publish
 
@@ -31,53 +30,53 @@ WEIGHTS = {"epsilon": (0.0, 0.0, 0.0, 0.0), "plackett_luce": (1.5, 0.7, -0.2, -2
 CANDIDATES = (10, 11, 12, 13)
 
 
-def chance_of(shown: tuple[int, ...], weights: tuple[float, ...]) -> float:
-    """The probability of a sequence of draws without replacement, by the definition."""
-    left, chance = dict(zip(CANDIDATES, map(math.exp, weights), strict=True)), 1.0
-    for row in shown:
-        chance *= left.get(row, 0.0) / sum(left.values())
-        left.pop(row, None)
-    return chance
+def chance_of(row: int, place: int, weights: Sequence[float], candidates: Sequence[int]) -> float:
+    """The probability that a row is drawn at a place, by the definition: a sum over all orders before it."""
+    exponentials, total = dict(zip(candidates, map(math.exp, weights), strict=True)), 0.0
+    for order in permutations(candidates, place + 1):
+        left, chance = dict(exponentials), 1.0
+        for each in order if order[-1] == row else ():
+            chance *= left[each] / sum(left.values())
+            del left[each]
+        total += chance if order[-1] == row else 0.0
+    return total
 
 
 @pytest.mark.parametrize("usual", USUALS)
 @pytest.mark.parametrize("method", WEIGHTS)
 def test_a_million_answers_have_the_logged_propensities(method: str, usual: tuple[int, ...]) -> None:
-    """The product of the propensities of an answer is its probability, and the draws have that one."""
     weights, rows, share = np.array(WEIGHTS[method]), np.array(CANDIDATES), 0.3
     random = np.random.default_rng(59)
     drawn = rows[draw_order(weights, random.gumbel(size=(DRAWS, len(rows))))[:, :PLACES]]
     is_drawn = random.random(DRAWS) < share
-    shown = Counter(map(tuple, np.where(is_drawn[:, None], drawn, np.array(usual)).tolist()))
-    sequences = {*permutations(CANDIDATES, PLACES), usual}
-    expected, found = list[float](), list[int]()
-    for sequence in sorted(sequences):
-        chances = propensities(weights, rows, np.array(sequence), np.array(usual), share)
-        exact = (1 - share) * (sequence == usual) + share * chance_of(sequence, WEIGHTS[method])
-        assert math.isclose(float(np.prod(chances)), exact, rel_tol=1e-12)
-        expected.append(exact * DRAWS)
-        found.append(shown.pop(sequence, 0))
-    assert not shown
-    assert stats.chisquare(found, expected).pvalue > _CHANCE
+    shown = np.where(is_drawn[:, None], drawn, np.array(usual))
+    for place in range(PLACES):
+        expected, found = list[float](), list[int]()
+        for row in sorted({*CANDIDATES, usual[place]}):
+            other = next(each for each in CANDIDATES if each not in (row, usual[place]))
+            sequence = np.full(PLACES, other)
+            sequence[place] = row
+            chance = propensities(weights, rows, sequence, np.array(usual), share)[place]
+            by_draw = chance_of(row, place, WEIGHTS[method], CANDIDATES)
+            exact = (1 - share) * (row == usual[place]) + share * by_draw
+            assert math.isclose(chance, exact, rel_tol=1e-7)
+            expected.append(exact * DRAWS)
+            found.append(int((shown[:, place] == row).sum()))
+        assert stats.chisquare(found, expected).pvalue > _CHANCE
 
 
-@pytest.mark.parametrize("share", [1e-9, 0.5, 1.0])
-@pytest.mark.parametrize("scale", [0.0, 1.0, 1e3])
-def test_the_propensities_of_all_rows_of_a_place_have_the_sum_one(share: float, scale: float) -> None:
-    """Whatever was shown before, with scores so far apart that their softmax underflows, too."""
-    random = np.random.default_rng(3)
-    rows = np.arange(20)
-    weights = scale * random.standard_normal(20)
-    usual = np.array([5, 70, 3, 71])
-    for before in ([], [5], [5, 70], [5, 70, 3], [int(np.argmax(weights))]):
-        sums = 0.0
-        for row in {*rows.tolist(), int(usual[len(before)])} - {*before}:
-            shown = np.array([*before, row])
-            (*_, chance) = propensities(weights, rows, shown, usual[: len(shown)], share)
-            assert 0.0 <= chance <= 1.0
-            sums += chance
-        is_possible = share < 1.0 or not {70, 71} & {*before}
-        assert not is_possible or math.isclose(sums, 1.0, rel_tol=1e-9)
+@pytest.mark.parametrize("spread", [0.0, 1.0, 30.0, 100.0])
+def test_the_chances_of_a_place_are_those_of_the_definition_and_have_the_sum_one(spread: float) -> None:
+    """With scores so far apart that some candidates are hardly ever drawn, too."""
+    weights = np.linspace(0.0, spread, 6)[[3, 0, 5, 1, 4, 2]]
+    for place in range(4):
+        chances = []
+        for item in range(6):
+            order = np.array([*[other for other in range(6) if other != item][:place], item])
+            chances.append(place_chances(weights, order)[place])
+            exact = chance_of(item, place, weights.tolist(), range(6))
+            assert math.isclose(chances[-1], exact, rel_tol=1e-7, abs_tol=1e-12)
+        assert math.isclose(sum(chances), 1.0, rel_tol=1e-7)
 
 
 def test_each_worker_shows_a_new_item_its_part_of_the_views(published: Path) -> None:
