@@ -8,14 +8,20 @@ from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from turret.data.errors import without_credentials
+from turret.data.extras import install_command
 from turret.service.catalog_search import CatalogSearch
-from turret.service.keys.keys import Keyring, admin_key
+from turret.service.errors import ServiceError
+from turret.service.keys.keys import Keyring, admin_key, answer_key
+from turret.service.observing.metrics import Metrics
 from turret.service.observing.observation import Observation
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.overlay.item_writer import ItemWriter
 from turret.service.popular.popular_now import PopularNow
 from turret.service.ranking.candidate import Comparison
+from turret.service.ranking.exploration import Explorer
 from turret.service.ranking.query import QueryReader
 from turret.service.ranking.recommender import Recommender, Shadow
 from turret.service.settings import Settings
@@ -33,6 +39,9 @@ from turret.service.versions.holder import ModelHolder
 from turret.service.versions.record import Record
 from turret.tower.engines.access import set_access
 from turret.tower.errors import BundleError
+
+if TYPE_CHECKING:
+    from turret.service.answer_log.log import AnswerLog
 
 RESTART_SECONDS = 2.0  # from the failure of a background task to its next start
 _log = logging.getLogger("turret.background")
@@ -146,8 +155,16 @@ class Components:
         self.comparison = Comparison(holder, self.activator, self.overlay, queries, self.histories)
         shadow = Shadow(holder, self.overlay, self.metrics)
         self.recommender = Recommender(
-            holder, self.overlay, queries, shadow, self.observation.answered, self.popular
+            holder,
+            self.overlay,
+            queries,
+            shadow,
+            self.observation.answered,
+            self.popular,
+            Explorer(settings.workers),
         )
+        self.answer_log = _open_answer_log(settings, context.number, self.metrics)
+        self.recommender.answer_log, self.recommender.context = self.answer_log, settings.answer_context
 
     async def _run_gate(self, request: GateRequest) -> GateReport:
         """Check a version in a process of its own, or in a thread of a service without a supervisor."""
@@ -181,7 +198,37 @@ class Components:
         await self.follower.leave()
         await self.comparison.close()
         await self.recommender.close()
+        if self.answer_log is not None:
+            await asyncio.to_thread(self.answer_log.close)
         await self.catalog_search.close()
         await self.histories.close()
         await self.items.close()
         await self.observation.close()
+
+
+def _open_answer_log(settings: Settings, worker: int, metrics: Metrics) -> "AnswerLog | None":
+    """Open the log of answers, if the settings name one. Raises ServiceError and SourceError."""
+    place = settings.answer_log
+    if not place:
+        return None
+    try:
+        from turret.service.answer_log.files import AnswerFiles
+        from turret.service.answer_log.log import AnswerLog
+    except ModuleNotFoundError:
+        raise ServiceError(
+            "TURRET_ANSWER_LOG is set, but pyarrow is not installed; "
+            f"run: {install_command('answers')}, or unset it"
+        ) from None
+
+    def count(outcome: str, answers: int) -> None:
+        metrics.logged.labels(outcome).inc(answers)
+
+    key, shown = answer_key(settings), without_credentials(place)
+    try:
+        files = AnswerFiles(place)
+        return AnswerLog(files, key, count, worker, settings.answer_days, settings.answer_bytes)
+    except OSError as error:
+        raise ServiceError(
+            f"the log of answers can't be written to {shown}: {error.strerror}; set TURRET_ANSWER_LOG to a "
+            "folder that the service's user can write, or to s3://BUCKET/FOLDER"
+        ) from None

@@ -21,9 +21,13 @@ _Share = Annotated[float, Field(ge=0, le=1)]
 # The options of `turret serve`; the others are read from the environment alone.
 _OPTIONS = ("bundles", "wait", "host", "port", "admin_port", "workers", "store")
 
+# Keys, and addresses that may have a password.
+_HIDDEN = ("admin_key", "answer_key", "answer_log", "store", "engine")
+
 _HALF_LIFE = re.compile(r"(?P<name>[a-z0-9_-]{1,32})=(?P<count>[0-9]{1,5})(?P<unit>[smhd])")
 _MILLISECONDS = {"s": 1e3, "m": 6e4, "h": 3.6e6, "d": 8.64e7}
 MOST_HALF_LIVES = 5
+MOST_CONTEXT = 20
 
 # A host by name or address, perhaps with a port, as a content security policy names it.
 _ORIGIN = re.compile(r"https?://(\*\.)?[A-Za-z0-9.-]+(:[0-9]{1,5})?")
@@ -88,6 +92,18 @@ class Settings(BaseSettings):
     engine: str | None = Field(default=None, repr=False)
     engine_seconds: _Seconds = 1.0  # of a search
 
+    # The log of answers: a folder, or s3://... or gs://...; None: answers are not logged. Visitors are hashed
+    # under the key, or that of the file, which is created if missing: services that share a log need one key.
+    # `answer_context` names the features of requests that are logged.
+    answer_log: str | None = Field(default=None, repr=False)
+    answer_key: SecretStr | None = None
+    answer_key_file: Path = Field(
+        default_factory=lambda data: data.get("bundles", Path()).parent / "answer.key"
+    )
+    answer_context: Annotated[tuple[str, ...], NoDecode] = ()
+    answer_days: int | None = Field(default=90, ge=1, le=36_500)  # that answers are kept
+    answer_bytes: int | None = Field(default=None, ge=1)  # of all files; the oldest are removed first
+
     log_level: Level = "info"
     log_format: Form = "auto"  # text at a terminal, else JSON
     access_log: bool = True
@@ -123,6 +139,17 @@ class Settings(BaseSettings):
             )
         return half_lives
 
+    @field_validator("answer_context", mode="before")
+    @classmethod
+    def _are_features(cls, value: object) -> object:
+        names = value
+        if isinstance(value, str):
+            names = tuple(dict.fromkeys(filter(None, map(str.strip, value.split(",")))))
+        if isinstance(names, list | tuple) and len(names) > MOST_CONTEXT:
+            message = "{count} features; name at most {most}"
+            raise PydanticCustomError("context", message, {"count": len(names), "most": MOST_CONTEXT})
+        return names
+
     @field_validator("page_pictures", mode="before")
     @classmethod
     def _are_origins(cls, value: object) -> object:
@@ -144,7 +171,7 @@ def read_settings(**values: Any) -> Settings:
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"]))
-        is_shown = first["type"] != "missing" and name not in ("admin_key", "store", "engine")
+        is_shown = first["type"] != "missing" and name not in _HIDDEN
         shown = f" can't be {first['input']!r}" if is_shown else ""
         option = f"--{name.replace('_', '-')} or " if name in _OPTIONS else ""
         raise ServiceError(f"setting {name}{shown}: {first['msg']} ({option}TURRET_{name.upper()})") from None

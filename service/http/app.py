@@ -125,6 +125,8 @@ def _layers(app: Application, components: Components) -> ASGIApp:
 async def _start(components: Components) -> None:
     """Read the state that the first answers need, and start the background tasks."""
     components.observation.logs.start()
+    if components.answer_log is not None:
+        components.answer_log.start()
     await components.follower.join()
     holder, background = components.model_holder, components.background
     live = holder.live if holder.version is not None else None

@@ -20,8 +20,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
+from turret.data.answers.form import LONGEST_KEY
 from turret.data.files import locked, new_file
 from turret.service.calls import Scope
 from turret.service.errors import ServiceError
@@ -257,40 +258,54 @@ def admin_key(settings: Settings) -> str:
     Read it once, before the fork: later changes of the file don't count. Raises ServiceError when the file
     can't be created or read, when other users may read or write it, or when the key is too short.
     """
-    if settings.admin_key is not None:
-        key = settings.admin_key.get_secret_value()
+    return _own_key(settings.admin_key, settings.admin_key_file, "admin key", "TURRET_ADMIN_KEY")
+
+
+def answer_key(settings: Settings) -> bytes:
+    """Return the key under which the log of answers names visitors, read and made like the admin key."""
+    path = settings.answer_key_file
+    key = _own_key(settings.answer_key, path, "key of visitors", "TURRET_ANSWER_KEY").encode()
+    if len(key) > LONGEST_KEY:
+        raise ServiceError(
+            f"the key of visitors, TURRET_ANSWER_KEY or {path}, has {len(key)} characters; take at most "
+            f"{LONGEST_KEY}, such as `openssl rand -hex 32`"
+        )
+    return key
+
+
+def _own_key(value: SecretStr | None, path: Path, noun: str, variable: str) -> str:
+    """Return a key of the service itself from its variable or from its file, which is created if missing."""
+    if value is not None:
+        key = value.get_secret_value()
         if fault := fault_of(key):
-            raise ServiceError(f"TURRET_ADMIN_KEY: {fault}; take 32 random bytes: `openssl rand -hex 32`")
+            raise ServiceError(f"{variable}: {fault}; take 32 random bytes: `openssl rand -hex 32`")
         return key
-    path = settings.admin_key_file
     try:
         if not os.path.lexists(path):
             with locked(path.parent):  # several services may start together
                 if not os.path.lexists(path):
                     with new_file(path, mode=0o600) as fresh:
                         fresh.write_text(secrets.token_urlsafe(32) + "\n", encoding="utf-8")
-        return _read_private(path)
+        return _read_private(path, noun, variable)
     except OSError as error:
         raise ServiceError(
-            f"can't store the admin key in {path}: {error.strerror}; set TURRET_ADMIN_KEY instead"
+            f"can't store the {noun} in {path}: {error.strerror}; set {variable} instead"
         ) from None
 
 
-def _read_private(path: Path) -> str:
+def _read_private(path: Path, noun: str, variable: str) -> str:
     """Read a key that no other user can have read or written: writers of models may write next to it."""
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), errors="replace") as file:
         status = os.fstat(file.fileno())
-        remedy = "delete it for a new key, or set TURRET_ADMIN_KEY"
+        remedy = f"delete it for a new key, or set {variable}"
         if not stat.S_ISREG(status.st_mode):
             raise ServiceError(f"{path} is no regular file; {remedy}")
         if status.st_uid not in (0, os.geteuid()):
-            raise ServiceError(
-                f"{path} belongs to user {status.st_uid}, who may know the admin key; {remedy}"
-            )
+            raise ServiceError(f"{path} belongs to user {status.st_uid}, who may know the {noun}; {remedy}")
         if status.st_mode & 0o077:
             raise ServiceError(
                 f"{path} is open to other users (mode {stat.S_IMODE(status.st_mode):04o}), who may know the "
-                f"admin key; {remedy}, or `chmod 600` it if nobody has read it"
+                f"{noun}; {remedy}, or `chmod 600` it if nobody has read it"
             )
         key = file.read().strip()
     if fault := fault_of(key):

@@ -89,8 +89,10 @@ class Metrics:
         self.history_items = Counter("turret_history_items", "Items of histories", **base)
         self.unknown_items = Counter("turret_unknown_items", "Items that the version lacks", **base)
         self.events_stored = Counter("turret_events_stored", "Stored events", **base)
+        self.logged = Counter("turret_answer_log", "Answers for the log of answers", ["outcome"], **base)
         _begin(self.refused, _REFUSALS)
         _begin(self.answers, SOURCES)
+        _begin(self.logged, ("written", "dropped"))
         _begin(self.degraded, ("history", "events", "items", "engine", "rules"))
 
     def _declare_versions(

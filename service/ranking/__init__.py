@@ -1,3 +1,3 @@
 """From requests to ranked items."""
 
-__all__ = ["answers", "candidate", "item_view", "query", "recommender"]
+__all__ = ["answers", "candidate", "exploration", "item_view", "query", "recommender"]

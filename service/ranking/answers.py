@@ -39,7 +39,10 @@ def answer_of(query: Query, ranking: Ranking, view: ItemView) -> Answer:
     """The answer, with the items of a ranking; a full answer in the order of the scores has a cursor."""
     request, kind = query.request, ranking.plan.kind
     manifest = view.bundle.manifest
-    items = _items_json(view, ranking, query.source, {*query.pins.values()})
+    drawn = () if query.explored is None else query.explored.drawn
+    items = _items_json(view, ranking, query.source, {*query.pins.values()}, drawn)
+    if query.explored is not None:  # the next page is that of the usual ranking
+        ranking = query.explored.usual
     answer: Answer = {"version": manifest.version, "items": orjson.Fragment(items)}
     if len(ranking.rows) < request.k:
         answer["exhausted"] = True
@@ -55,7 +58,7 @@ def answer_of(query: Query, ranking: Ranking, view: ItemView) -> Answer:
         last = float(ranking.scores[-1]), int(ranking.rows[-1])
         if query.pins:
             last = _last_ranked(query, ranking)
-        # Without the time in their cursors, equal requests have equal answers.
+        # Without the time in their cursors, equal requests have equal answers but for the ids of these.
         is_timed = manifest.uses_times or (manifest.kinds and query.history_times is not None)
         until = query.until if query.is_stored or is_timed or query.popular is not None else 0
         answer["cursor"] = Cursor(manifest.version, until, shown, *last, request.among).text()
@@ -77,7 +80,9 @@ def _last_ranked(query: Query, ranking: Ranking) -> tuple[float, int]:
     return (query.after.score, query.after.row) if query.after else _BEFORE_ALL
 
 
-def _items_json(view: ItemView, ranking: Ranking, source: str, pinned: Container[int]) -> bytes:
+def _items_json(
+    view: ItemView, ranking: Ranking, source: str, pinned: Container[int], drawn: Container[int]
+) -> bytes:
     """The items of an answer as JSON; `source` is the source of items that are not fresh.
 
     The catalog has the items as JSON already, so nothing is parsed or serialised.
@@ -86,12 +91,17 @@ def _items_json(view: ItemView, ranking: Ranking, source: str, pinned: Container
     # The JSON of numbers has no commas but the separators.
     scores = orjson.dumps(ranking.scores.tolist())[1:-1].split(b",")
     ends = [b',"source":"%b"' % name.encode() for name in (source, "fresh")]
-    pin = b',"pinned":true}'
+    pin, draw = b',"pinned":true}', b',"explored":true}'
     is_changed = fresh.places or fresh.replaced.by_row
     item = view.item_json if is_changed else view.bundle.catalog.item_json
     pieces = [
         b'{%b,"score":%b%b%b'
-        % (item(row), score, ends[row >= fresh.first_row], pin if row in pinned else b"}")
+        % (
+            item(row),
+            score,
+            ends[row >= fresh.first_row],
+            pin if row in pinned else draw if row in drawn else b"}",
+        )
         for row, score in zip(ranking.rows.tolist(), scores, strict=bool(len(ranking.rows)))
     ]
     return b"[%b]" % b",".join(pieces)

@@ -11,11 +11,13 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from turret.data.vocabulary import Id
+from turret.service.answer_log.entries import ShownItems
 from turret.service.errors import RequestError
 from turret.service.observing.quality import AnswerRecord
 from turret.service.overlay.fresh import FreshItems
 from turret.service.ranking.answers import Answer, answer_of, record_of
 from turret.service.ranking.explaining import explain, without_each
+from turret.service.ranking.exploring import explore
 from turret.service.ranking.item_view import ItemView
 from turret.service.ranking.query import Query, at_position
 from turret.service.ranking.resolving import encode, resolve
@@ -101,9 +103,16 @@ def recommend(
     encode(queries, model, view)
     encoded = perf_counter()
     ranked = list(zip(queries, rank(queries, model, view), strict=True))
+    usual = ranked
+    if any(query.explorer is not None for query in queries):
+        ranked = [(query, explore(query, ranking, model, view)) for query, ranking in ranked]
     searched = perf_counter()
     if records is not None:
-        records += [record_of(*pair, fresh) for pair in ranked if pair[0].similar_to is None]
+        records += [record_of(*pair, fresh) for pair in usual if pair[0].similar_to is None]
+    for query, ranking in ranked:
+        first = 1 if query.after is None else 1 + query.after.shown
+        chances = None if query.explored is None else query.explored.propensities
+        query.shown = ShownItems(fresh, ranking.rows, ranking.scores, query.source, first, chances)
     answers = [answer_of(*pair, view) for pair in ranked]
     stages |= {
         "rows": resolved - begun,

@@ -13,24 +13,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turret.data.vocabulary import Id
+from turret.service.answer_log.entries import ShownItems
 from turret.service.errors import HistoryUnavailableError, InvalidFieldError, RequestError
 from turret.service.overlay.fresh import FreshItems
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.popular.counts import Counted, Popular
 from turret.service.popular.popular_now import PopularNow
+from turret.service.ranking.exploration import CANDIDATES, Explored, Explorer
 from turret.service.schemas.fields import Cursor, KindedIds, read_cursor
 from turret.service.schemas.requests import BOOSTS_OF_AN_ANSWER, RecommendRequest
 from turret.service.settings import Settings
 from turret.service.stores.contract import History
 from turret.service.stores.guarded import Breaker, Stored, read_histories
 from turret.service.versions.holder import LoadedModel
-from turret.service.versions.record import Rule, RuleSet
+from turret.service.versions.record import Explore, Rule, RuleSet
 from turret.tower.catalog.filters import Filter
 from turret.tower.catalog.masks import RowMask
 from turret.tower.counted_kinds import CountedKinds
 from turret.tower.errors import MOST_OTHERS
 from turret.tower.format.manifest import Manifest
 from turret.tower.repeats import EVENTS, Bonus, Events, Rows
+from turret.tower.retrieval import Ranking
 from turret.tower.times import Times
 
 NO_HISTORY = History((), ())
@@ -51,7 +54,7 @@ class NamedBoost(NamedTuple):
 class Query:
     """A request with its history, as it was sent, and as a version ranks it.
 
-    The first fields, up to `similar_to`, are as they were sent, with times in milliseconds since 1970.
+    The first fields, up to `explorer`, are as they were sent, with times in milliseconds since 1970.
     `ranking.resolving` sets the others, for one version at a time.
 
     Attributes:
@@ -65,6 +68,8 @@ class Query:
         history_kinds: the kind of each event, None for an event without one; empty if no event has one.
         rules: the stored rules that apply.
         similar_to: the item whose vector takes the place of the user's.
+        explore: the exploration of the route, if it may change the answer.
+        explorer: draws, and counts views.
         rows: int32 [T], the known items of the events that the version reads.
         times: the times of these events, as far as the answer depends on them.
         kinds: int64 [T], the codes of their kinds (`data.kinds`), as far as the answer depends on them.
@@ -85,6 +90,9 @@ class Query:
         bonus: the gains of items of the history by the version's repeat term.
         left_out: the rows of the bundle that the index leaves out.
         allowed: the rows of the bundle that the index may return; None for all.
+        pool: the best `depth` items, if these are more than those of the answer.
+        shown: the items of the answer.
+        explored: the exploration of the answer, if there was one.
     """
 
     request: RecommendRequest
@@ -97,6 +105,8 @@ class Query:
     history_kinds: Sequence[str | None] = ()
     rules: Mapping[str, Rule] = field(default_factory=dict)
     similar_to: str | None = None
+    explore: Explore | None = None
+    explorer: Explorer | None = None
 
     rows: NDArray[np.int32] = field(default_factory=lambda: _NOTHING)
     times: Times | None = None
@@ -118,6 +128,9 @@ class Query:
     bonus: Bonus | None = None
     left_out: Rows = field(default_factory=lambda: _NOTHING)
     allowed: RowMask | None = None
+    pool: Ranking | None = None
+    shown: ShownItems | None = None
+    explored: Explored | None = None
 
     @property
     def is_stored(self) -> bool:
@@ -141,6 +154,13 @@ class Query:
         """Whether the answer is the beginning of the ranking, without further conditions."""
         is_ranked = self.boosts is None and not self.pins
         return is_ranked and self.request.is_plain and self.after is None
+
+    @property
+    def depth(self) -> int:
+        """How many items the search of a plain query fetches: those of the answer, and those to draw from."""
+        if self.explorer is None or self.explore is None or self.explore.among == "new":
+            return self.request.k
+        return max(self.request.k, self.explore.places[0] - 1 + CANDIDATES)
 
     @property
     def is_large(self) -> bool:

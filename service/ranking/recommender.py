@@ -8,7 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import orjson
 
+from turret.data.answers.form import CANARY, LIVE
 from turret.data.vocabulary import Id
+from turret.service.answer_log.entries import AnswerSink, LoggedAnswer, context_of
+from turret.service.answer_log.ids import AnswerIds
 from turret.service.observing.metrics import Metrics
 from turret.service.observing.quality import AnswerRecord
 from turret.service.overlay.fresh import FreshItems
@@ -25,6 +28,7 @@ from turret.service.ranking.batches import (
     recommend_timed,
     vectors_of,
 )
+from turret.service.ranking.exploration import Explorer
 from turret.service.ranking.item_view import item_status
 from turret.service.ranking.query import Query, QueryReader, at_position
 from turret.service.request_record import RequestRecord
@@ -93,7 +97,8 @@ class Recommender:
 
     Short answers are ranked in the event loop, in batches: that is quicker than handing them to a thread.
     Long ones are ranked in threads, so that probes and short requests don't wait for them. `record` receives
-    the records of every answer, in the event loop's thread.
+    the records of every answer, in the event loop's thread. `answer_log` receives the answers, with the
+    features of their requests that `context` names.
     """
 
     def __init__(
@@ -104,6 +109,7 @@ class Recommender:
         shadow: Shadow,
         record: RecordAnswers,
         popular: PopularNow,
+        explorer: Explorer,
     ) -> None:
         self._model_holder = model_holder
         self._overlay = overlay
@@ -111,6 +117,10 @@ class Recommender:
         self._popular = popular
         self._shadow = shadow
         self._record = record
+        self._explorer = explorer
+        self._ids = AnswerIds()
+        self.answer_log: AnswerSink | None = None
+        self.context: Sequence[str] = ()
         self._batcher = MicroBatcher(record)
         self._threads = ThreadPoolExecutor(_RANKING_THREADS, "ranking")
         self._batch_threads = ThreadPoolExecutor(_BATCH_THREADS, "batches")
@@ -125,15 +135,18 @@ class Recommender:
         model = await self._model_for(request, record.request_id)
         begun = time.perf_counter()
         query = await self._queries.read(request, model, record.received)
+        self._explore(model, query)
         record.stages["history"] = time.perf_counter() - begun
         answer = await self._answered(model, query, record.stages)
+        self._enter("search" if request.is_search else "recommend", answer, model, query, record)
         record.version, record.degraded = model.version, answer["degraded"]
         record.source = query.source
         if self._model_holder.traffic.shadow is not None and request.cursor is None:
+            query.explorer = None
             self._shadow.offer(query, answer)
         return orjson.dumps(answer)
 
-    async def recommend(self, requests: Sequence[RecommendRequest]) -> list[Answer]:
+    async def recommend(self, requests: Sequence[RecommendRequest], record: RequestRecord) -> list[Answer]:
         """Answer a batch from one version. An error has the position of its request."""
         for position, request in enumerate(requests):
             if request.min_version is not None:
@@ -141,10 +154,13 @@ class Recommender:
                     await self._model_holder.live_at_least(request.min_version, _MIN_VERSION_SECONDS)
         model = self._model_holder.answering
         queries = await self._queries.read_all(requests, model, now_ms())
+        for query in queries:
+            self._explore(model, query)
         fresh, missing = await self._overlay.for_answer(model.bundle)
         answers = await self._in_thread(self._batch_threads, model, fresh, queries, {})
-        for answer in answers:
+        for place, (answer, query) in enumerate(zip(answers, queries, strict=True)):
             answer["degraded"] += missing
+            self._enter("recommend", answer, model, query, record, place)
         return answers
 
     async def vectors(self, items: Sequence[Id], requests: Sequence[RecommendRequest]) -> Answer:
@@ -161,16 +177,18 @@ class Recommender:
             self._batch_threads, vectors_of, model, fresh, items, queries, missing
         )
 
-    async def similar_to(self, item: str, request: SimilarRequest) -> Answer:
+    async def similar_to(self, item: str, request: SimilarRequest, record: RequestRecord) -> Answer:
         """Answer with the nearest items of an item. Raises NotFoundError for an unknown item.
 
         These answers don't count for the quality of a version's recommendations.
         """
         recommendation = request.as_recommendation()
         model = await self._model_for(recommendation, None)
-        query = await self._queries.read(recommendation, model, now_ms())
+        query = await self._queries.read(recommendation, model, record.received)
         query.similar_to = item
-        return await self._answered(model, query, {})
+        answer = await self._answered(model, query, {})
+        self._enter("similar", answer, model, query, record)
+        return answer
 
     async def popular(self, request: PopularRequest, record: RequestRecord) -> Answer:
         """Answer with the items that have the most events of late. Raises as `PopularNow.wanted`."""
@@ -181,6 +199,7 @@ class Recommender:
             request.half_life, request.kinds, request.trend, model.bundle.manifest
         )
         answer = await self._answered(model, query, record.stages)
+        self._enter("popular", answer, model, query, record)
         record.version, record.degraded = model.version, answer["degraded"]
         record.source = query.source
         return answer
@@ -210,6 +229,35 @@ class Recommender:
         stages |= shares
         answer["degraded"] += missing
         return answer
+
+    def _explore(self, model: LoadedModel, query: Query) -> None:
+        """Let a recommendation be explored, if the route of its version is: the live one, or the canary."""
+        traffic = self._model_holder.traffic
+        route = traffic.routes.canary if model is traffic.canary else traffic.routes
+        query.explore = None if route is None else route.explore
+        if query.explore is not None and not query.request.is_search and not query.request.explain:
+            query.explorer = self._explorer
+
+    def _enter(
+        self,
+        call: str,
+        answer: Answer,
+        model: LoadedModel,
+        query: Query,
+        record: RequestRecord,
+        place: int = 0,
+    ) -> None:
+        """Give an answer its id, and offer it to the log; `place` is that of its request in a batch."""
+        time, request, shown = record.received, query.request, query.shown
+        answer["answer_id"] = answer_id = self._ids.new(time, record.request_id, place)
+        if self.answer_log is None or shown is None:
+            return
+        route = CANARY if model is self._model_holder.traffic.canary else LIVE
+        user, context = next(iter(request.visitors), None), context_of(request.features, self.context)
+        rules = tuple(query.rules)
+        self.answer_log.offer(
+            LoggedAnswer(answer_id, time, call, model.version, route, user, shown, context, rules)
+        )
 
     async def _model_for(self, request: RecommendRequest, request_id: str | None) -> LoadedModel:
         """Choose the version: by `min_version`, else that of the previous page, else by the user."""

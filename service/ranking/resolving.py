@@ -55,6 +55,7 @@ def resolve(query: Query, view: ItemView) -> None:
     if request.pin or query.rules:
         query.pins, query.unknown_pins = _read_pins(query, view)
     query.times = query.kinds = query.uses = query.only = query.vector = query.bonus = None
+    query.pool = query.explored = None
     times = times if manifest.uses_times or query.needs_uses else None
     kinds = kinds if manifest.uses_kinds or query.needs_uses else None
     if times is not None or kinds is not None:

@@ -58,19 +58,24 @@ def rank(queries: Sequence[Query], model: LoadedModel, view: ItemView) -> list[R
     batched: dict[int, Ranking] = {}
     if len(together) > 1 and not view.bundle.manifest.index.is_remote:
         plain = [queries[position] for position in together]
-        vectors, ks = np.array([query.vector for query in plain]), [query.request.k for query in plain]
+        vectors, ks = np.array([query.vector for query in plain]), [query.depth for query in plain]
         out, bonuses = [query.left_out for query in plain], [query.bonus for query in plain]
         batched = dict(zip(together, model.retriever.nearest_of_each(vectors, ks, out, bonuses), strict=True))
     rankings: list[Ranking] = []
     for position, query in enumerate(queries):
         if position in batched:
             ranking = batched[position]
-            ranking = _with_fresh(model, fresh, query, query.request.k, ranking) if len(fresh) else ranking
+            ranking = _with_fresh(model, fresh, query, query.depth, ranking) if len(fresh) else ranking
         elif query.is_plain:
-            ranking = nearest(model, fresh, query, query.request.k)
+            ranking = nearest(model, fresh, query, query.depth)
         else:
             ranked = partial(nearest, model, fresh, query)
             ranking = select(ranked, query, view, by_towers=query.vector is not None)
+        if query.explorer is not None and query.depth > query.request.k and query.is_plain:
+            query.pool = ranking
+            ranking = Ranking(
+                ranking.rows[: query.request.k], ranking.scores[: query.request.k], ranking.plan
+            )
         rankings.append(ranking)
     return rankings
 
@@ -162,6 +167,11 @@ def _with_fresh(model: LoadedModel, fresh: FreshItems, query: Query, k: int, ran
         if query.boosts is not None:
             scores = scores + query.boosts[rows]
     return merge(ranking, scores, fresh, k, query.excluded, query.filtering, query.only)
+
+
+def fresh_nearest(model: LoadedModel, fresh: FreshItems, query: Query, k: int) -> Ranking:
+    """The k items that were added since the version was made, with the highest scores for a query."""
+    return _with_fresh(model, fresh, query, k, NOTHING) if len(fresh) else NOTHING
 
 
 def scores_by_towers(scoring: ScoringConfig, user: Scores, vectors: Scores) -> Scores:

@@ -210,6 +210,7 @@ Features = Annotated[
     WithJsonSchema({"type": "object", "maxProperties": FEATURES, "additionalProperties": _FEATURE}),
 ]
 Caps = Annotated[dict[str, Count], Field(max_length=CAPS, fail_fast=True)]
+AnswerId = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 RuleName = Annotated[str, Field(min_length=1, max_length=100)]
 VersionName = Annotated[
     str,

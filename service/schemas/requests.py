@@ -14,6 +14,7 @@ from turret.service.schemas.fields import (
     KIND_LENGTH,
     KINDS,
     TEXT_LENGTH,
+    AnswerId,
     Caps,
     Count,
     CursorText,
@@ -38,6 +39,7 @@ RULES, RULES_OF_A_REQUEST = 100, 20
 BOOSTS, PINS = 10, 20
 BOOSTS_OF_AN_ANSWER = 50  # with those of the rules
 _LARGEST_BOOST = 1_000.0
+EXPLORED = 20  # places of an answer
 EVENTS_LIMIT = 1_000
 # Items of all answers of a batch: 100 requests of 1,000 each would be 17 MB for a body of 4 KB.
 BATCH_ITEMS = 10_000
@@ -276,7 +278,8 @@ class EventBody(Body):
     """One event of a user, or of the session of a stranger. Sent again, it counts once by its `event_id`.
 
     With `user_id` and `session_id`, it is the user's, as are all events of the session from then on. `time`
-    is now by default, and if it lies more than a few minutes in the future.
+    is now by default, and if it lies more than a few minutes in the future. `answer_id` names the answer that
+    led to the event.
     """
 
     model_config = ConfigDict(
@@ -295,6 +298,7 @@ class EventBody(Body):
     item_id: Id
     time: Time | None = None
     kind: str | None = Field(default=None, max_length=KIND_LENGTH)
+    answer_id: AnswerId | None = None
 
     @field_validator("session_id")
     @classmethod
@@ -401,6 +405,35 @@ class RouteBody(Body):
     share: float = Field(gt=0, le=1, allow_inf_nan=False)
 
 
+class ExploreBody(Body):
+    """In a `share` of the answers, `places` (the first and the last, from 1) are drawn from candidates.
+
+    The candidates are the 50 best items from the first place on (`near`), or the 50 best that were added
+    since the version was made (`new`). `epsilon` draws uniformly, `plackett_luce` by the softmax of the
+    scores. A new item is drawn for so many `views` at most, for each replica.
+    """
+
+    places: list[Count] = Field(min_length=2, max_length=2)
+    share: float = Field(gt=0, le=1, allow_inf_nan=False)
+    among: Literal["new", "near"] = "near"
+    method: Literal["epsilon", "plackett_luce"] = "epsilon"
+    views: int = Field(default=1_000, ge=1, le=1_000_000_000)
+
+    @field_validator("places")
+    @classmethod
+    def _are_in_order(cls, places: list[int]) -> list[int]:
+        if not places[0] <= places[1] < places[0] + EXPLORED:
+            message = "send the first and the last place, such as [5, 10]; at most {most} places are drawn"
+            raise PydanticCustomError("places", message, {"most": EXPLORED})
+        return places
+
+
+class CanaryBody(RouteBody):
+    """A version, its share of users, and the exploration of its answers."""
+
+    explore: ExploreBody | None = None
+
+
 class RuleBody(Body):
     """A rule: a filter on catalog fields, caps, boosts, pins, or several of them.
 
@@ -443,10 +476,11 @@ class RulesRollbackRequest(Body):
 
 
 class RoutesRequest(Body):
-    """`POST /admin/routes`; an omitted route stays, null removes it."""
+    """`POST /admin/routes`; an omitted route stays, null removes it. `explore` is of the live version."""
 
-    canary: RouteBody | None = None
+    canary: CanaryBody | None = None
     shadow: RouteBody | None = None
+    explore: ExploreBody | None = None
 
 
 class ComparisonRequest(Body):

@@ -28,13 +28,17 @@ _ITEM, _TIME, _KIND = map(itemgetter, range(3))  # of a row
 
 
 class Event(NamedTuple):
-    """One event: `user` is the id as text (7 and "7" are one user), `time` milliseconds since 1970."""
+    """One event: `user` is the id as text (7 and "7" are one user), `time` milliseconds since 1970.
+
+    `answer_id` is the id of the answer that led to the event, if the client has named one.
+    """
 
     event_id: str
     user: str
     item: int | str
     time: int
     kind: str | None = None
+    answer_id: str | None = None
 
 
 class History(NamedTuple):

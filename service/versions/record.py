@@ -184,17 +184,32 @@ class Activation(Stored):
     words: str = ""
 
 
+class Explore(Stored):
+    """The exploration of a route: in a `share` of its answers, `places` (from 1) are drawn from candidates.
+
+    The candidates are the best items `near` the first place, or `new` ones; `epsilon` draws uniformly, and
+    `plackett_luce` by the softmax of the scores. A new item has so many `views` by draws.
+    """
+
+    places: tuple[int, int]
+    share: float = Field(gt=0, le=1, allow_inf_nan=False)
+    among: Literal["new", "near"] = "near"
+    method: Literal["epsilon", "plackett_luce"] = "epsilon"
+    views: int = 1_000
+
+
 class Route(Stored):
     """A version, and its share of users or requests, above 0 and at most 1.
 
     `manifest` is the SHA-256 of its manifest when it was checked; a version with another one is refused.
-    `opened` is when a comparison began, in ms since 1970.
+    `opened` is when a comparison began, in ms since 1970. `explore` is the exploration of a canary.
     """
 
     version: str
     share: float = Field(default=1.0, gt=0, le=1, allow_inf_nan=False)
     manifest: str | None = None
     opened: int = Field(default=0, ge=0, le=2**62)
+    explore: Explore | None = None
 
     @property
     def expires(self) -> int:
@@ -206,9 +221,10 @@ class Routes(Stored):
     """`canary` answers its share of the users; `shadow` answers its share of requests, unseen.
 
     `candidate` answers only the calls of a comparison. `rules` apply to the requests that name them, and
-    `rules_before` are those before them.
+    `rules_before` are those before them. `explore` is the exploration of the live version.
     """
 
+    explore: Explore | None = None
     canary: Route | None = None
     shadow: Route | None = None
     candidate: Route | None = None

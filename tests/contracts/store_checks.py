@@ -108,6 +108,24 @@ async def _check_event_ids(place: _Place) -> None:
         expect("no two pairs of user and event id are one", await store.append(pairs), len(pairs))
 
 
+async def _check_answers(place: _Place) -> None:
+    named = [_event(n, "session:s", time=n)._replace(answer_id=f"{n:032x}") for n in range(3)]
+    plain = [_event(n, "session:s", time=n) for n in range(3, 6)]
+    both = [event for pair in zip(named, plain, strict=True) for event in pair]
+    async with place.stores() as (store, _):
+        await store.append(both)
+        expect("an event keeps the id of its answer", (await store.events("session:s", 9))[1], named + plain)
+        again = [event._replace(answer_id=f"{9:032x}") for event in both]
+        expect("an event that names another answer is no other event", await store.append(again), 0)
+        await store.move("session:s", "u")
+        wanted = [event._replace(user="u") for event in named + plain]
+        expect("an event that moves keeps the id of its answer", await store.events("u", 9), (6, wanted))
+        expect("a scan has the ids of answers", await _scanned(store), {"u": wanted})
+        expect(
+            "the first event, with its answer, stays", await store.recent(["u"], 9), {"u": _history(wanted)}
+        )
+
+
 async def _check_order(place: _Place) -> None:
     draw = random.Random(7)
     events = [_event(n, item=n, time=draw.randrange(-5, 50)) for n in range(300)]
@@ -414,7 +432,7 @@ async def _check_sharing(place: _Place) -> None:
 
 _CHECKS = (
     *(_check_events, _check_event_ids, _check_order, _check_forgetting, _check_moving, _check_age),
-    _check_concurrency,
+    *(_check_answers, _check_concurrency),
     *(_check_items, _check_lasting, _check_sharing),
     *(_check_scan, _check_many_items, _check_arrivals, _check_scan_of_changes, _check_size),
 )

@@ -40,11 +40,11 @@ ASK = (
 def test_the_live_folder_can_be_deleted(start: Start, bundles: Path) -> None:
     """And when the supervisor is killed, nothing is left that holds the port or writes events."""
     service = start(workers=2)
-    before = service.client.post("/v1/recommend", json={"history": [101]}).json()
+    before = service.client.post("/v1/recommend", json={"history": [101]}).json()["items"]
     workers = children(service.process.pid)
     shutil.rmtree(bundles / "v1")
     for _ in range(20):
-        assert anew(service, "POST", "/v1/recommend", json={"history": [101]}).json() == before
+        assert anew(service, "POST", "/v1/recommend", json={"history": [101]}).json()["items"] == before
     assert children(service.process.pid) == workers
     service.process.kill()
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers), "the workers have ended")

@@ -436,3 +436,45 @@ def scrapes_follow_each_other_without_a_pause(original: Any, self: Any) -> Any:
 @planted("service.http.turns:Turns.wait", "service/test_http_connections.py")
 async def requests_of_the_open_lane_have_no_turns(original: Any, self: Any) -> None:
     return None
+
+
+# ---- Outcomes
+
+
+@planted("service.answer_log.log:AnswerLog._lose", "service/test_answer_log.py")
+def an_answer_that_the_log_lacks_is_not_counted(original: Any, self: Any, *given: Any) -> None:
+    return None
+
+
+@planted("service.answer_log.files:AnswerFiles._without", "service/test_answer_log.py")
+def a_forgotten_user_stays_in_the_log(original: Any, self: Any, *given: Any) -> bool:
+    return False
+
+
+@planted("service.stores.sqlite.histories:SqliteHistory.append", "contracts/test_stores.py")
+async def an_event_that_names_another_answer_is_another_event(original: Any, self: Any, events: Any) -> Any:
+    named = [event._replace(event_id=f"{event.event_id}{event.answer_id or ''}") for event in events]
+    return await original(self, named)
+
+
+@planted("service.answer_log.ids:AnswerIds.new", "service/test_http_recommend.py")
+def a_repeated_request_has_the_id_of_the_first(
+    original: Any, self: Any, time: int, request_id: str, place: int = 0
+) -> str:
+    return f"{time // 1_000_000:012x}{place:020x}"
+
+
+@planted("service.ranking.exploration:place_chances", "service/test_exploration.py")
+def a_propensity_forgets_the_items_drawn_before(original: Any, weights: Any, order: Any) -> Any:
+    chances = np.exp(weights - weights.max())
+    return (chances / chances.sum())[order]
+
+
+@planted("service.ranking.exploration:propensities", "service/test_exploration.py")
+def the_share_of_answers_without_a_draw_is_forgotten(original: Any, *given: Any) -> Any:
+    return original(*given[:4], 1.0)
+
+
+@planted("service.ranking.exploration:Explorer.may_show", "service/test_exploration.py")
+def a_new_item_is_drawn_for_ever(original: Any, *given: Any) -> bool:
+    return True

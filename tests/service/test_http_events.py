@@ -67,6 +67,40 @@ def test_what_is_stored_of_a_user_is_shown(fresh_client: TestClient) -> None:
     assert answer == {"user_id": "a/b é", "total": 1, "events": [shown]}
 
 
+def test_an_event_keeps_the_id_of_its_answer(fresh_client: TestClient) -> None:
+    """The first event of an id counts, with its answer, however often others of the id are sent."""
+    name = "0190a7b2c4d8" + "0123456789abcdef0123"
+    assert post_events(fresh_client, event("e", answer_id=name))["stored"] == 1
+    assert post_events(fresh_client, event("e", answer_id="f" * 32), event("e"))["duplicates"] == 2
+    (shown,) = fresh_client.get("/v1/users/7").json()["events"]
+    assert shown["answer_id"] == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "0" * 31,
+        "0" * 33,
+        "A" * 32,
+        "0" * 31 + "\n",
+        "0" * 32 + "\n",
+        "\u0660" * 32,
+        "g" * 32,
+        7,
+        ["0" * 32],
+    ],
+)
+def test_an_event_with_an_answer_that_is_no_id_is_refused(fresh_client: TestClient, name: object) -> None:
+    answer = fresh_client.post("/v1/events", json={"events": [event("e", answer_id=name)]})
+    assert (answer.status_code, answer.json()["error"]["field"]) == (422, "events.0.answer_id")
+    assert answer.json()["error"]["message"] in (
+        "send it unchanged from an answer, or leave it out",
+        "send a text",
+    )
+    assert fresh_client.get("/v1/users/7").json()["total"] == 0
+
+
 def test_a_forgotten_user_is_a_new_one(fresh_client: TestClient) -> None:
     post_events(fresh_client, *(event(number) for number in range(3)), event("other", user_id=8))
     assert fresh_client.delete("/v1/users/7").json() == {"user_id": "7", "deleted": 3}

@@ -1,5 +1,6 @@
 """`/v1/recommend`: sources, features, pages, choices, explanations, times, and the repeat term."""
 
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from tests.conftest import USER_FEATURES, contents, plain_ranking
 from tests.support.repeats import ranking, repeating
 from tests.support.service_app import ids, post_events, recommended, serving
+from turret.data.answers.form import time_of
 from turret.service.overlay.fresh import FreshItems, Sent
 from turret.service.overlay.persistent import GrowingArray, LayeredMap
 from turret.service.ranking.answers import ids_of
@@ -133,7 +135,31 @@ def test_a_batch_answers_as_single_calls_do(client: TestClient) -> None:
         alone = recommended(client, **request)
         for answer in (alone, result):
             answer.pop("cursor", None)  # which has the moment of the answer
+        result.pop("answer_id")
         assert result == alone
+
+
+def test_every_answer_has_an_id_of_its_own_that_begins_with_its_time(client: TestClient) -> None:
+    """Also where a client repeats the id of its request, and the requests of a batch are equal."""
+    sent: list[tuple[str, str, dict[str, Any]]] = [
+        ("POST", "/v1/recommend", {"history": [101]}),
+        ("POST", "/v1/recommend/batch", {"requests": [{"history": [101]}] * 3}),
+        ("POST", "/v1/items/101/similar", {}),
+        ("GET", "/v1/items/101/similar", {}),
+        ("POST", "/v1/popular", {}),
+    ]
+    names: list[str] = []
+    first = time.time_ns() // 1_000_000
+    for method, path, body in sent * 2:
+        content = body if method == "POST" else None
+        answer = client.request(method, path, headers={"X-Request-ID": "again"}, json=content)
+        assert answer.status_code == 200, answer.text
+        names += [each["answer_id"] for each in answer.json().get("results", [answer.json()])]
+    last = time.time_ns() // 1_000_000
+    assert len(set(names)) == 14
+    assert [time_of(name) for name in names] == sorted(time_of(name) for name in names)
+    assert first <= time_of(names[0]) <= time_of(names[-1]) <= last
+    assert all(re.fullmatch("[0-9a-f]{32}", name) for name in names)
 
 
 def test_a_process_that_was_stopped_reads_the_record_before_it_answers(

@@ -323,7 +323,10 @@ def test_all_keys_of_a_user_are_in_one_slot_and_tell_the_user() -> None:
 
 # Replies
 
-REPLIES = [Event("a", "u", 1, -5), Event("b", "u", "1", 7, "view"), Event("ç\0", "u", 2**63 - 1, 2**47, "")]
+REPLIES = [
+    *(Event("a", "u", 1, -5), Event("b", "u", "1", 7, "view"), Event("ç\0", "u", 2**63 - 1, 2**47, "")),
+    Event("d", "u", 1, 8, None, "0" * 32),
+]
 
 
 def reply(*events: Event) -> list[Any]:
@@ -339,6 +342,7 @@ def reply(*events: Event) -> list[Any]:
         *((member, b"5") for member in (b"", b"x", b"0" * 15 + b'["e", 1, null]')),
         *((b"0" * 16 + text, b"5") for text in (b"", b"1", b'"text"', b'{"a": 1}', b'["e", 1]')),
         *((b"0" * 16 + text, b"5") for text in (b'["e", 1, null, 2]', b'["e", 1, null], ["f", 1, null]')),
+        *((b"0" * 16 + text, b"5") for text in (b'["e", 1, null, "a", null]', b"[]", b"[[], [], [], []]")),
     ],
 )
 def test_other_replies_are_refused_also_among_ours(member: bytes, score: bytes) -> None:

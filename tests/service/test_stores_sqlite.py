@@ -140,6 +140,31 @@ def test_a_file_of_another_format_is_refused_and_left_alone(path: Path, number: 
     assert path.read_bytes() == before
 
 
+# The tables of a file before events could name answers.
+_EARLIER = """
+CREATE TABLE events (user TEXT NOT NULL, time INTEGER NOT NULL, arrival INTEGER NOT NULL,
+    event_id TEXT NOT NULL, item NOT NULL, kind TEXT,
+    PRIMARY KEY (user, time, arrival), UNIQUE (user, event_id)) WITHOUT ROWID;
+INSERT INTO events VALUES ('u', 0, 1, 'e', 1, NULL);
+PRAGMA user_version = 2;
+"""
+_EARLIER_INSERT = (
+    "INSERT INTO events (event_id, user, item, time, kind, arrival) VALUES ('f', 'u', 2, 2, 'buy', 1)"
+)
+
+
+async def test_a_file_of_an_earlier_release_opens_and_that_release_goes_on_writing_it(path: Path) -> None:
+    path.parent.mkdir()
+    with other(path) as earlier:
+        earlier.executescript(_EARLIER)
+        store = SqliteHistory(path)
+        named = Event("g", "u", 3, 3, None, "0" * 32)
+        assert await store.append([named]) == 1
+        earlier.execute(_EARLIER_INSERT)
+        assert await store.events("u", 9) == (3, [EVENT, Event("f", "u", 2, 2, "buy"), named])
+        await store.close()
+
+
 # Histories
 
 

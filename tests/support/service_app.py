@@ -1,5 +1,6 @@
 """A service in the process of the tests: its settings, and calls of it that have to succeed."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +38,11 @@ def serving(bundles: Path, **others: Any) -> TestClient:
 
 
 def recommended(client: TestClient, **body: Any) -> dict[str, Any]:
-    """Ask for a recommendation that has to succeed."""
+    """Ask for a recommendation that has to succeed; without its id, equal requests have equal answers."""
     answer = client.post("/v1/recommend", json=body)
     assert answer.status_code == 200, answer.text
     found: dict[str, Any] = answer.json()
+    assert re.fullmatch("[0-9a-f]{32}", found.pop("answer_id"))
     return found
 
 

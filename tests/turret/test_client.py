@@ -55,12 +55,13 @@ def test_every_call_of_the_api_has_a_method_with_a_typed_answer(service: TestCli
         at = datetime(2024, 5, 1, tzinfo=UTC)
         events = client.store_events(
             [
-                {"event_id": "e1", "user_id": "me", "item_id": 101, "time": at},
+                {"event_id": "e1", "user_id": "me", "item_id": 101, "time": at, "answer_id": "a" * 32},
                 {"event_id": "e2", "user_id": "me", "item_id": np.int64(102), "time": 1714557600},  # type: ignore[typeddict-item]
             ]
         )
         assert (events.stored, events.duplicates) == (2, 0)
         assert [event.item_id for event in client.user("me").events] == [101, 102]
+        assert [event.answer_id for event in client.user("me").events] == ["a" * 32, None]
         assert client.random_user().user_id == "me"
 
         answer = client.recommend(user_id="me", k=5, filter={"new": {"equals": True}}, explain=True)

@@ -134,6 +134,15 @@ def test_a_store_that_deletes_by_time_takes_no_old_events_and_no_log_without_tim
         load_histories(data, settings)
 
 
+def test_a_dump_has_the_answers_that_events_name(address: str, tmp_path: Path) -> None:
+    append(address, Event("e1", "a", "x", MOMENT, None, "0" * 32), Event("e2", "b", "y", MOMENT))
+    dump_histories(Settings(store=address), ALL, tmp_path / "events.parquet")
+    assert rows(tmp_path / "events.parquet") == [
+        ("a", "x", 0, None, "e1", "0" * 32),
+        ("b", "y", 0, None, "e2", None),
+    ]
+
+
 def rows(path: Path) -> list[tuple[Any, ...]]:
     frame = pl.read_parquet(path).with_columns(pl.col("timestamp").dt.epoch("ms") - MOMENT)
     return sorted(frame.rows())

@@ -26,7 +26,7 @@ class Item(Answer):
     The score is the inner product / temperature for `towers` (its absolute value in a version with absolute
     scoring), the number of training events for `popular`, and the decayed count of stored events for
     `popular_now`. A `fresh` item was added since the version was made; its score is on the scale of the
-    answer's other items. A `pinned` item has its place by a pin.
+    answer's other items. A `pinned` item has its place by a pin, an `explored` one by a draw.
     """
 
     id: Id
@@ -34,6 +34,7 @@ class Item(Answer):
     source: Literal["towers", "popular", "popular_now", "fresh"]
     fields: dict[str, Any]
     pinned: bool = False
+    explored: bool = False
 
 
 class ExplainedPlan(Answer):
@@ -106,7 +107,8 @@ class RecommendAnswer(Answer):
     `degraded` lists the parts that were unavailable: `history` (the stored history), `items` (recent changes
     of items), `engine` (the vector engine of the version), `rules` (a default rule that the version can't
     apply). `unknown_items` are items of the history and of pins that the version doesn't know. `exhausted`:
-    fewer items than requested were left. `cursor` requests the next page, if there may be one.
+    fewer items than requested were left. `cursor` requests the next page, if there may be one. `answer_id`
+    names the answer in the events that it leads to; the answers of a comparison have none.
     """
 
     version: str
@@ -116,6 +118,7 @@ class RecommendAnswer(Answer):
     unknown_items: tuple[Id, ...] = ()
     cursor: str | None = None
     explanation: Explanation | None = None
+    answer_id: str | None = None
 
 
 class BatchAnswer(Answer):
@@ -177,12 +180,13 @@ class RandomUserAnswer(Answer):
 
 
 class StoredEvent(Answer):
-    """One event of a user; the time is ISO 8601 in UTC."""
+    """One event of a user; the time is ISO 8601 in UTC. `answer_id`: the event named the answer before it."""
 
     event_id: str
     item_id: Id
     time: str
     kind: str | None
+    answer_id: str | None = None
 
 
 class UserAnswer(Answer):

@@ -98,7 +98,8 @@ class RecommendRequest(RankingRequest, total=False):
 class Event(TypedDict):
     """An event of a user, or of a stranger's session; with both, the session's events become the user's.
 
-    An event without a `time` gets the present one. `event_id` is random unless it is given.
+    An event without a `time` gets the present one. `event_id` is random unless it is given. `answer_id` is
+    that of the answer that led to the event.
     """
 
     user_id: NotRequired[Id]
@@ -107,6 +108,7 @@ class Event(TypedDict):
     event_id: NotRequired[Id]
     time: NotRequired[Time]
     kind: NotRequired[str]
+    answer_id: NotRequired[str]
 
 
 class ItemChange(TypedDict):
@@ -119,18 +121,33 @@ class ItemChange(TypedDict):
     withdrawn: NotRequired[Literal[False]]
 
 
+class Explore(TypedDict):
+    """Some places of a share of the answers are drawn from candidates; docs/operations.md describes it."""
+
+    places: Sequence[int]
+    share: float
+    among: NotRequired[Literal["new", "near"]]
+    method: NotRequired[Literal["epsilon", "plackett_luce"]]
+    views: NotRequired[int]
+
+
 class Route(TypedDict):
-    """A version, and its share of users (canary) or of requests (shadow), above 0 and at most 1."""
+    """A version, and its share of users (canary) or of requests (shadow), above 0 and at most 1.
+
+    A canary may `explore`.
+    """
 
     version: str
     share: float
+    explore: NotRequired[Explore | None]
 
 
 class Routes(TypedDict, total=False):
-    """The routes beside the live version."""
+    """The routes beside the live version, and the exploration of the live version."""
 
     canary: Route | None
     shadow: Route | None
+    explore: Explore | None
 
 
 @dataclass(frozen=True, slots=True)

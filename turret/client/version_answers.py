@@ -124,19 +124,34 @@ class ActivateAnswer(Answer):
     warning: str | None = None
 
 
+class Exploration(Answer):
+    """The places (the first and the last) that a share of a version's answers draws from candidates."""
+
+    places: tuple[int, int]
+    share: float
+    among: Literal["new", "near"]
+    method: Literal["epsilon", "plackett_luce"]
+    views: int
+
+
 class RouteShare(Answer):
-    """A version, and its share of users or of requests."""
+    """A version, its share of users or of requests, and the exploration of a canary's answers."""
 
     version: str
     share: float
+    explore: Exploration | None = None
 
 
 class RoutesAnswer(Answer):
-    """The live version, the canary and the shadow, and the processes and replicas that are late."""
+    """The live version, the canary and the shadow, and the processes and replicas that are late.
+
+    `explore` is the exploration of the live version's answers.
+    """
 
     live: str | None
     canary: RouteShare | None
     shadow: RouteShare | None
+    explore: Exploration | None = None
     behind: tuple[int, ...] = ()
     replicas_behind: tuple[str, ...] = ()
     warning: str | None = None

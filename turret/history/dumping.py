@@ -29,6 +29,7 @@ _SCHEMA = {
     "timestamp": pl.Int64(),
     "kind": pl.String(),
     "event_id": pl.String(),
+    "answer_id": pl.String(),
 }
 _EARLIEST = -(2**53)  # a score of Redis holds integers of 53 bits
 
@@ -63,13 +64,15 @@ class TimeRange:
 class DumpReport:
     """The counts of dumped events and their users, the first and the last time, and the end of the range.
 
-    `sessions` is the number of users that are strangers' sessions.
+    `sessions` is the number of users that are strangers' sessions, `answered` that of the events that name an
+    answer.
     """
 
     until: int
     events: int = 0
     users: int = 0
     sessions: int = 0
+    answered: int = 0
     first: int = 2**63 - 1
     last: int = -(2**63)
 
@@ -88,7 +91,8 @@ def dump_histories(settings: Settings, times: TimeRange, target: Path) -> DumpRe
 
     Memory holds a portion of the events; parts of the file lie beside it until it is complete. User and item
     ids are integers if all of them print as integers, as they do in a log read from CSV. Events of a session
-    have its id in a separate column and no user id; without such events, the file has no such column.
+    have its id in a separate column and no user id, and `answer_id` names the answers of events; without such
+    events, the file has no such column.
 
     Raises EmptyRangeError when the store has no such events, ServiceError when it is unavailable, OSError
     when the file can't be written.
@@ -111,7 +115,8 @@ def dump_histories(settings: Settings, times: TimeRange, target: Path) -> DumpRe
         events = pl.scan_parquet(sorted(parts.iterdir()), glob=False).with_columns(
             pl.col(integers).cast(pl.Int64), pl.col("timestamp").cast(pl.Datetime("ms", "UTC"))
         )
-        (events if report.sessions else events.drop("session_id")).sink_parquet(fresh)
+        empty = {"session_id": not report.sessions, "answer_id": not report.answered}
+        events.drop(name for name, is_empty in empty.items() if is_empty).sink_parquet(fresh)
     return report
 
 
@@ -121,8 +126,8 @@ async def _write_parts(
     """Write the events in parts and count them; return the columns whose ids all print as integers."""
     last_user, integers = None, ["user_id", "item_id"]
     async for events in _portions(settings, times, advance):
-        event_ids, users, items, moments, kinds = zip(*events, strict=True)
-        columns = (users, users, map(str, items), moments, kinds, event_ids)
+        event_ids, users, items, moments, kinds, answers = zip(*events, strict=True)
+        columns = (users, users, map(str, items), moments, kinds, event_ids, answers)
         frame = pl.DataFrame(dict(zip(_SCHEMA, map(list, columns), strict=True)), schema=_SCHEMA)
         runs = frame["user_id"].rle().struct.field("value")
         new = runs[int(runs[0] == last_user) :]  # the events of a user may go on from part to part
@@ -134,6 +139,7 @@ async def _write_parts(
         )
         frame.write_parquet(folder / f"{report.events:020}.parquet")
         report.events += frame.height
+        report.answered += frame["answer_id"].count()
         report.users += len(new)
         report.sessions += len(new.filter(new.str.starts_with(STRANGER)))
         report.first, report.last = min(report.first, *moments), max(report.last, *moments)

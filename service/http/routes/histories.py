@@ -74,19 +74,17 @@ async def random_user(parts: Parts) -> Response:
 async def stored_of(user_id: UserId, parts: Parts) -> Response:
     """Show the stored events of a user: their number, up to a million, and the newest 1000, oldest first."""
     total, events = await parts.histories.events(user_id, HISTORY_LIMIT)
-    shown = [
-        {"event_id": event.event_id, "item_id": event.item, "time": show_time(event.time), "kind": event.kind}
-        for event in events
-    ]
-    return json_response({"user_id": user_id, "total": total, "events": shown})
+    return json_response({"user_id": user_id, "total": total, "events": [*map(_shown, events)]})
 
 
 @router.delete("/users/{user_id}")
 async def forget(user_id: UserId, parts: Parts) -> Response:
-    """Delete all stored events of a user.
+    """Delete all stored events of a user, and within hours the answers of the log of answers.
 
     Very many events may take longer than the time limit; retry after a 503 to continue.
     """
+    if parts.answer_log is not None:
+        await parts.answer_log.forget(user_id)
     return json_response({"user_id": user_id, "deleted": await parts.histories.forget(user_id)})
 
 
@@ -121,8 +119,20 @@ def _kind_warning(events: Sequence[Event], manifest: Manifest) -> str | None:
     )
 
 
+def _shown(event: Event) -> dict[str, Any]:
+    """An event as it was sent, with the id of its answer if it has one."""
+    shown = {
+        "event_id": event.event_id,
+        "item_id": event.item,
+        "time": show_time(event.time),
+        "kind": event.kind,
+    }
+    return shown if event.answer_id is None else shown | {"answer_id": event.answer_id}
+
+
 def _event(body: EventBody, now: int) -> Event:
     user = body.stranger if body.user_id is None else str(body.user_id)
     assert user is not None, "an event has a user or a session"
     time_of = now if body.time is None else body.time
-    return Event(str(body.event_id), user, body.item_id, time_of, (body.kind or "").strip() or None)
+    kind = (body.kind or "").strip() or None
+    return Event(str(body.event_id), user, body.item_id, time_of, kind, body.answer_id)

@@ -13,7 +13,16 @@ from turret.service.catalog_search import colouring, items_json, map_of, summari
 from turret.service.components import Components
 from turret.service.error_responses import result_of
 from turret.service.errors import InvalidFieldError, RequestError
-from turret.service.http.routes.dependencies import CHECKED, Id, ItemId, K, Parts, Reads, json_response
+from turret.service.http.routes.dependencies import (
+    CHECKED,
+    Id,
+    ItemId,
+    K,
+    Parts,
+    Reads,
+    Recorded,
+    json_response,
+)
 from turret.service.overlay.fresh import FreshItems
 from turret.service.overlay.item_writer import ItemEdit, Written
 from turret.service.ranking.item_view import ItemView
@@ -59,17 +68,20 @@ async def find_items(
 
 
 @router.get("/items/{item_id}/similar")
-async def similar_items(item_id: ItemId, parts: Parts, k: K = 10) -> Response:
+async def similar_items(item_id: ItemId, record: Recorded, parts: Parts, k: K = 10) -> Response:
     """Return the items whose vectors are nearest to this item's."""
-    return json_response(await parts.recommender.similar_to(item_id, SimilarRequest(k=k)))
+    return json_response(await parts.recommender.similar_to(item_id, SimilarRequest(k=k), record))
 
 
 @router.post("/items/{item_id}/similar")
 async def choose_similar_items(
-    item_id: ItemId, body: Annotated[SimilarRequest, Depends(Reads(SimilarRequest))], parts: Parts
+    item_id: ItemId,
+    body: Annotated[SimilarRequest, Depends(Reads(SimilarRequest))],
+    record: Recorded,
+    parts: Parts,
 ) -> Response:
     """Return the nearest items that meet the conditions, as those of a recommendation."""
-    return json_response(await parts.recommender.similar_to(item_id, body))
+    return json_response(await parts.recommender.similar_to(item_id, body, record))
 
 
 @router.get("/items/{item_id}")

@@ -35,7 +35,7 @@ async def recommend_batch(
     body: Annotated[BatchRequest, Depends(Reads(BatchRequest))], record: Recorded, parts: Parts
 ) -> Response:
     """Answer several recommendations in one call, all from one version."""
-    results = await parts.recommender.recommend(body.requests)
+    results = await parts.recommender.recommend(body.requests, record)
     record.version = results[0]["version"]
     record.degraded = tuple(dict.fromkeys(part for result in results for part in result["degraded"]))
     return json_response({"results": results})

@@ -96,7 +96,7 @@ async def rollback(
 
 @admin.get("/routes")
 async def routes(parts: Parts) -> Response:
-    """Show the live version, the canary and the shadow."""
+    """Show the live version, the canary and the shadow, and what is explored."""
     return json_response(_shown(parts))
 
 
@@ -104,7 +104,8 @@ async def routes(parts: Parts) -> Response:
 async def route(body: Annotated[RoutesRequest, Depends(Reads(RoutesRequest))], parts: Parts) -> Response:
     """Let a canary answer a share of the users, or a shadow a share of the requests, unseen.
 
-    An omitted route stays; null removes it.
+    `explore` lets some places of some answers be drawn: those of the live version, or, among the fields of
+    `canary`, those of the canary. An omitted field stays; null removes it.
     """
     changes = body.model_dump(exclude_unset=True)
     with _refusals("routes", parts):
@@ -282,5 +283,7 @@ def _refusals(field: str, parts: Components) -> Iterator[None]:
 
 def _shown(parts: Components) -> dict[str, Any]:
     route, holder = {"version", "share"}, parts.model_holder
-    routes = holder.traffic.routes.model_dump(mode="json", include={"canary": route, "shadow": route})
+    routes = holder.traffic.routes.model_dump(
+        mode="json", include={"canary": {*route, "explore"}, "shadow": route, "explore": True}
+    )
     return {"live": holder.version} | routes

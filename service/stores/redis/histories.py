@@ -46,8 +46,14 @@ _MOVED_PORTION = 1_000  # events that `move` copies and then removes
 _ARRIVAL_DIGITS = 16
 _MARK_MS = 600_000  # far longer than a network or a server that hangs keeps a command
 _CLAIM_MS = 60_000  # longer than a move whose caller waits; a move that fails leaves its claim
-# The types of an event's fields: event id, item and kind.
-_TYPES: tuple[frozenset[type], ...] = (frozenset({str}), frozenset({int, str}), frozenset({str, type(None)}))
+# The types of an event's fields: event id, item, kind, and the id of the answer of some events.
+_TEXT_OR_NONE: frozenset[type] = frozenset({str, type(None)})
+_TYPES: tuple[frozenset[type], ...] = (
+    frozenset({str}),
+    frozenset({int, str}),
+    _TEXT_OR_NONE,
+    _TEXT_OR_NONE,
+)
 _LAST_TIME = 2**53  # milliseconds that a score holds exactly
 
 # KEYS: the events and the ids of each user, and the stream of arrivals, if they are listed. ARGV: the oldest
@@ -352,8 +358,12 @@ class RedisHistory:
 
 
 def encode_event(event: Event) -> bytes:
-    """Encode the fields that are neither in the key nor in the score as JSON: event id, item, kind."""
-    return orjson.dumps([event.event_id, event.item, event.kind])
+    """Encode the fields that are neither in the key nor in the score: event id, item, kind, maybe answer id.
+
+    Earlier releases read an event without an answer id, and take one with it for a damaged one.
+    """
+    answer = () if event.answer_id is None else (event.answer_id,)
+    return orjson.dumps([event.event_id, event.item, event.kind, *answer])
 
 
 def _encode_arrival(event: Event) -> bytes:
@@ -377,21 +387,26 @@ def _text(position: tuple[int, int]) -> str:
 def decode_events(user: str, reply: list[bytes]) -> list[Event]:
     """Decode members with their scores to events, in their order. Raises an error for foreign members."""
     pairs = zip(_fields(reply[::2]), _times(reply[1::2]), strict=True)
-    return [Event(event_id, user, item, time, kind) for (event_id, item, kind), time in pairs]
+    return [Event(event_id, user, item, time, *rest) for (event_id, item, *rest), time in pairs]
 
 
 def decode_history(reply: list[bytes]) -> History:
     """Decode members with their scores, newest first. Raises an error for foreign members."""
     pairs = zip(_fields(reply[-2::-2]), _times(reply[::-2]), strict=True)
-    return History.of([(item, time, kind) for (_, item, kind), time in pairs])
+    return History.of([(item, time, kind) for (_, item, kind, *_), time in pairs])
 
 
 def _fields(members: list[bytes]) -> list[Any]:
-    """Event id, item and kind of each member, parsed in one call."""
+    """Event id, item, kind and maybe the answer id of each member, parsed in one call."""
     fields: list[Any] = orjson.loads(b"[%b]" % b",".join([member[_ARRIVAL_DIGITS:] for member in members]))
     if len(fields) != len(members) or not {list}.issuperset(map(type, fields)):
         raise ValueError("a member is no event")
-    for values, types in zip(zip(*fields, strict=True), _TYPES, strict=True) if fields else ():
+    lengths = {*map(len, fields)}
+    if not lengths <= {3, 4}:
+        raise ValueError("a member is no event")
+    if len(lengths) > 1:
+        fields = [[*values, None][:4] for values in fields]
+    for values, types in zip(zip(*fields, strict=True), _TYPES, strict=False):
         if not types.issuperset(map(type, values)):
             raise TypeError("a member is no event")
     return fields

@@ -92,8 +92,12 @@ def open_file(
     tables: str,
     version: int = 1,
     remedy: str = "name a writable path with --store sqlite:///PATH",
+    column: tuple[str, str] | None = None,
 ) -> sqlite3.Connection:
     """Connect to a file (None: in memory); a new file gets `tables`, in the format `version`.
+
+    `column` names a table and a column, which a file of an earlier release gets here: it is one of texts,
+    null in all rows, so earlier releases of the same format go on reading and writing the file.
 
     Raises ServiceError, which ends with `remedy` where a path can't be written. A complete file is not
     written, so it opens on a full disk. The file is private, see `make_private`.
@@ -101,7 +105,7 @@ def open_file(
     try:
         if path is not None:
             make_private(path)
-        return _open(path, wait, tables, version)
+        return _open(path, wait, tables, version, column)
     except (OSError, sqlite3.Error) as error:
         remedy = _REMEDIES.get(error_code(error), remedy)
         raise ServiceError(f"{path} can't be opened: {error}; {remedy}") from None
@@ -138,12 +142,16 @@ def make_parents(path: Path) -> None:
             folder.mkdir(mode=0o700, exist_ok=True)
 
 
-def _open(path: Path | None, wait: float, tables: str, version: int) -> sqlite3.Connection:
+def _open(
+    path: Path | None, wait: float, tables: str, version: int, column: tuple[str, str] | None
+) -> sqlite3.Connection:
     end = time.monotonic() + _BUSY_SECONDS
     while True:
         connection = connect(path, wait)
         try:
             _prepare(connection, path, tables, version)
+            if column is not None:
+                _add_column(connection, *column)
             return connection
         except BaseException as error:
             connection.close()
@@ -165,6 +173,14 @@ def _prepare(connection: sqlite3.Connection, path: Path | None, tables: str, ver
                 for statement in tables.split(";"):
                     connection.execute(statement)
                 connection.execute(f"{query} = {version}")
+
+
+def _add_column(connection: sqlite3.Connection, table: str, name: str) -> None:
+    exists = f"SELECT 1 FROM pragma_table_info('{table}') WHERE name = '{name}'"
+    if connection.execute(exists).fetchone() is None:
+        with transaction(connection):
+            if connection.execute(exists).fetchone() is None:  # else another process was quicker
+                connection.execute(f"ALTER TABLE {table} ADD COLUMN {name} TEXT")
 
 
 def error_code(error: BaseException) -> int:

@@ -42,6 +42,7 @@ CREATE TABLE events (
     event_id TEXT NOT NULL,
     item NOT NULL,
     kind TEXT,
+    answer_id TEXT,
     PRIMARY KEY (user, time, arrival),
     UNIQUE (user, event_id),
     CHECK (typeof(user) = 'text' AND typeof(event_id) = 'text' AND typeof(time) = 'integer'
@@ -68,25 +69,26 @@ _ARRIVED = "SELECT number, digest, item, time, kind FROM arrivals WHERE number >
 _ARRIVAL_ENDS = "SELECT coalesce(min(number), 1), coalesce(max(number), 0) FROM arrivals"
 
 _INSERT = (
-    "INSERT INTO events (event_id, user, item, time, kind, arrival) VALUES (?1, ?2, ?3, ?4, ?5, "
+    "INSERT INTO events (event_id, user, item, time, kind, answer_id, arrival) "
+    "VALUES (?1, ?2, ?3, ?4, ?5, ?6, "
     "(SELECT coalesce(max(arrival), 0) + 1 FROM events WHERE user = ?2 AND time = ?4)) "
     "ON CONFLICT (user, event_id) DO NOTHING"
 )
 _OF_USER = "FROM events WHERE user = ? AND time >= ? ORDER BY time DESC, arrival DESC LIMIT ?"
-_NEWEST = f"SELECT event_id, user, item, time, kind {_OF_USER}"
+_NEWEST = f"SELECT event_id, user, item, time, kind, answer_id {_OF_USER}"
 _USED = f"SELECT item, time, kind {_OF_USER}"
 _COUNT = f"SELECT count(*) FROM (SELECT 1 {_OF_USER})"
 _TAKE_OLDEST = (
     "DELETE FROM events WHERE user = ?1 AND (time, arrival) IN "
     "(SELECT time, arrival FROM events WHERE user = ?1 ORDER BY time, arrival LIMIT ?2) "
-    "RETURNING time, arrival, event_id, item, kind"
+    "RETURNING time, arrival, event_id, item, kind, answer_id"
 )
 _AFTER = "FROM events WHERE (user, time, arrival) > (?, ?, ?)"
 _AFTER_END = f"SELECT user, time, arrival {_AFTER} ORDER BY user, time, arrival LIMIT 1 OFFSET ?"
 _UNTIL = f"{_AFTER} AND (user, time, arrival) <= (?, ?, ?)"
 _SWEEP = f"DELETE {_UNTIL} AND time < ?"
 _ORDER = "ORDER BY user, time, arrival"
-_SCAN = f"SELECT event_id, user, item, time, kind {_UNTIL} AND time >= ? AND time < ? {_ORDER}"
+_SCAN = f"SELECT event_id, user, item, time, kind, answer_id {_UNTIL} AND time >= ? AND time < ? {_ORDER}"
 _WRITE_LOCK_SECONDS, _READ_LOCK_SECONDS = 2.0, 0.25  # to wait for another process's lock
 _GROUP_EVENTS = 5_000  # written together; larger groups only add latency
 _SHORT = 1_000  # events of a user; longer reads have a thread of their own
@@ -126,7 +128,7 @@ class SqliteHistory:
         self._sweep_position: _Position = _BEGINNING
         self._waiting: deque[_Append] = deque()
         self._writing: asyncio.Task[None] | None = None
-        writer = open_file(path, _WRITE_LOCK_SECONDS, _TABLES, _VERSION)
+        writer = open_file(path, _WRITE_LOCK_SECONDS, _TABLES, _VERSION, column=("events", "answer_id"))
         writer.create_function("event_digest", 2, event_digest, deterministic=True)
         writer.executescript(_LIST_ARRIVALS)
         self._lists_arrivals = False
@@ -225,7 +227,7 @@ class SqliteHistory:
             self._check_identity()
             oldest = oldest_kept(self._keep_days)
             rows = sorted(connection.execute(_TAKE_OLDEST, (user, _TAKEN_PORTION)).fetchall())
-            kept = [(name, to, item, time, kind) for time, _, name, item, kind in rows if time >= oldest]
+            kept = [(name, to, item, time, *rest) for time, _, name, item, *rest in rows if time >= oldest]
             if to is None:
                 return len(rows), len(kept), 0
             connection.execute("INSERT INTO temp.moving VALUES (1)")
