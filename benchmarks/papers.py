@@ -26,7 +26,6 @@ from benchmarks.research import (
     probability,
     softmax_regression,
     word_prediction,
-    word_samplers,
 )
 from benchmarks.research.estimators import PaperFigure, Result
 from benchmarks.research.statements import STATEMENTS
@@ -36,7 +35,6 @@ FIGURES: dict[str, PaperFigure] = {
     "botev_2a": softmax_regression.BY_ESTIMATOR,
     "botev_2b": softmax_regression.BY_DELTA,
     "botev_3": word_prediction.FIGURE,
-    "blanc_rendle_2": word_samplers.BY_SAMPLER,
     "blanc_rendle_2_ptb": penn_treebank.FINAL,
     "blanc_rendle_2_clicks": next_click.FIGURE,
     "blanc_rendle_3": penn_treebank.BY_SIZE,

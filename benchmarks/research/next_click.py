@@ -16,19 +16,21 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding, pad
 
 from benchmarks.harness import Options
-from benchmarks.plots import curves as plot_curves
-from benchmarks.research.estimators import CPU, EXACT, Estimate, PaperFigure, Result, Results
-from benchmarks.research.word_samplers import ABSOLUTE, EXACT_ABSOLUTE, quadratic_kernel
+from benchmarks.research.estimators import EXACT, Estimate, PaperFigure, Result, Results
+from benchmarks.research.sampled_classes import (
+    ABSOLUTE,
+    EXACT_ABSOLUTE,
+    Sizes,
+    plot_over_sizes,
+    runs_by_size,
+    sampler_of,
+)
 from turret.tower.config import ScoringConfig
 from turret.tower.towers.scoring import cross_scores, signed_or_absolute
 from turret.training.losses.catalog import full_softmax
 from turret.training.losses.sampled import sampled_softmax
-from turret.training.objectives.arguments import GivenStatistics
 from turret.training.randomness import seed_torch, stream
-from turret.training.samplers.adaptive.dense import DenseSampler, SoftmaxConfig, softmax_kernel
-from turret.training.samplers.core.contract import DrawContext, Sampler
-from turret.training.samplers.core.settings import BuildContext
-from turret.training.samplers.fixed.complement import ComplementSampler
+from turret.training.samplers.core.contract import DrawContext
 
 FEATURES = ("environment", "device_group", "os", "country", "region", "referrer_type")
 CLASSES, QUICK_CLASSES = (10_000, 46_033), (1_000, 2_000)
@@ -36,7 +38,7 @@ READ, WIDTH, FEATURE_WIDTH, HIDDEN = 3, 64, 8, 128
 # The newest examples; the last of them are measured on.
 EXAMPLES, MEASURED, QUICK_EXAMPLES = 220_000, 20_000, 4_000
 BATCH, EPOCHS, RATE = 256, 3, 2e-3
-SIZES: dict[str, tuple[int, ...]] = {
+SIZES: Sizes = {
     EXACT: (0,),
     EXACT_ABSOLUTE: (0,),
     "uniform": (10, 40, 160),
@@ -112,23 +114,13 @@ class Network(nn.Module):
         return self.output.detach()[ids]
 
 
-def sampler_of(kind: str, size: int, classes: int) -> Sampler:
-    """m = `size` items an example, without its own."""
-    if kind == "uniform":
-        return ComplementSampler(np.ones(classes), size, CPU)
-    scoring = ScoringConfig(kind="dot", temperature=1.0)
-    kernel = quadratic_kernel if kind == "quadratic" else softmax_kernel(scoring)
-    settings = SoftmaxConfig(negatives=size, exclude_positive=True)
-    return DenseSampler(settings, BuildContext(GivenStatistics(classes), scoring, 0, CPU), kernel)
-
-
 def trained(folder: Path, quick: bool, classes: int, kind: str, size: int) -> Result:
     """The cross-entropy of the newest clicks after each epoch, by the softmax of all items."""
     count = QUICK_EXAMPLES if quick else EXAMPLES
     data = clicks(folder, classes, count)
     cut = len(data.targets) - min(MEASURED, count // 4)
     model = Network(data, kind in ABSOLUTE)
-    sampler = sampler_of(kind, size, classes) if size else None
+    sampler = sampler_of(kind, size, np.bincount(data.targets[:cut], minlength=classes)) if size else None
     if sampler is not None:
         sampler.refresh(model.output.detach())
     sparse = [model.items.weight, *([model.output] if sampler else [])]
@@ -176,28 +168,19 @@ def cross_entropy(model: Network, data: Clicks, first: int) -> float:
 def runs(options: Options) -> dict[str, partial[Result]]:
     """For both catalogs both full softmaxes, and each sampler at each m."""
     return {
-        f"{classes:,} items: {kind}" + (f", m = {size}" if size else ""): partial(
-            trained, options.data, options.quick, classes, kind, size
-        )
+        f"{classes:,} items: {name}": run
         for classes in (QUICK_CLASSES if options.quick else CLASSES)
-        for kind, sizes in SIZES.items()
-        for size in sizes
+        for name, run in runs_by_size(partial(trained, options.data, options.quick, classes), SIZES).items()
     }
 
 
 def plot(results: Results, path: Path) -> None:
     """The last cross-entropy over m, a curve a sampler, a panel a catalog."""
-    sizes = sorted({size for own in SIZES.values() for size in own if size})
-    found = {(one["classes"], one["sampler"], one["m"]): one["cross_entropy"][-1] for one in results.values()}
     panels = {
-        f"{classes:,} items": {
-            name: [found.get((classes, name, 0 if own == (0,) else size), float("nan")) for size in sizes]
-            for name, own in sorted(SIZES.items(), key=lambda pair: pair[1] == (0,))
-        }
+        f"{classes:,} items": [run for run in results.values() if run["classes"] == classes]
         for classes in CLASSES
     }
-    points = [float(size) for size in sizes]
-    plot_curves(panels, ("m", "cross-entropy of the next click"), path, points, ("log", "linear"))
+    plot_over_sizes(panels, "cross_entropy", "cross-entropy of the next click", path, "linear")
 
 
 FIGURE = PaperFigure("next_click", runs, plot)

@@ -6,21 +6,28 @@ The model is the regularized LSTM of Zaremba et al. 2014 in its medium form, wit
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from benchmarks.harness import Options
 from benchmarks.plots import curves as plot_curves
 from benchmarks.research.estimators import EXACT, Estimate, PaperFigure, Result, Results
-from benchmarks.research.language_model import Text
-from benchmarks.research.word_samplers import ABSOLUTE, EXACT_ABSOLUTE, sampler_of
+from benchmarks.research.sampled_classes import (
+    ABSOLUTE,
+    EXACT_ABSOLUTE,
+    Ids,
+    Sizes,
+    plot_over_sizes,
+    runs_by_size,
+    sampler_of,
+)
 from turret.tower.config import ScoringConfig
 from turret.tower.towers.scoring import cross_scores, signed_or_absolute
 from turret.training.losses.catalog import full_softmax
@@ -28,14 +35,13 @@ from turret.training.losses.sampled import sampled_softmax
 from turret.training.randomness import seed_torch, stream
 from turret.training.samplers.core.contract import DrawContext
 
-Ids = NDArray[np.int64]
 UNITS, LAYERS, DROPOUT, RANGE, LONGEST_GRADIENT = 200, 2, 0.5, 0.05, 5.0
 ROWS, STEPS = 20, 35
 # The rate of an epoch is half of the last one's from the fifth on.
 EPOCHS, STEADY, FALL = 8, 4, 0.5
 QUICK_EPOCHS, QUICK_WORDS = 1, 8_000
 SCORED_AT_ONCE = 1 << 23
-SIZES: Mapping[str, tuple[int, ...]] = {
+SIZES: Sizes = {
     EXACT: (0,),
     EXACT_ABSOLUTE: (0,),
     "uniform": (10, 40, 160),
@@ -46,6 +52,25 @@ SIZES: Mapping[str, tuple[int, ...]] = {
     "softmax": (10, 40),
 }
 FIXED = 40  # m of the curves by sampler
+
+
+@dataclass(frozen=True)
+class Text:
+    """Words by falling frequency, 0 to N - 1: `training` [T], and `held_out` [V]."""
+
+    vocabulary: int
+    training: Ids
+    held_out: Ids
+
+    def counts(self) -> Ids:
+        """How often each word is in the training part, [N]."""
+        return np.bincount(self.training, minlength=self.vocabulary)
+
+    def pairs(self) -> tuple[Ids, Ids]:
+        """Sorted pairs last * N + next of the training part, and their counts."""
+        pairs = self.training[:-1] * self.vocabulary + self.training[1:]
+        distinct, counts = np.unique(pairs, return_counts=True)
+        return distinct, counts
 
 
 @cache
@@ -115,7 +140,7 @@ def trained(folder: Path, quick: bool, kind: str, size: int) -> Result:
     """The perplexity of the test text after each epoch, by the softmax of all words; m = 0 trains by it."""
     text = penn_treebank(folder, quick)
     model = LanguageModel(text.vocabulary, kind in ABSOLUTE)
-    sampler = sampler_of(kind, size, text) if size else None
+    sampler = sampler_of(kind, size, text.counts(), text.pairs()) if size else None
     if sampler is not None:
         sampler.refresh(model.output.detach())
     random, perplexities = stream(0, "draw", 0), list[float]()
@@ -167,23 +192,13 @@ def perplexity(model: LanguageModel, ids: Ids) -> float:
 
 def runs(options: Options) -> dict[str, partial[Result]]:
     """Both full softmaxes, and each sampler at each m."""
-    return {
-        f"{kind}, m = {size}" if size else kind: partial(trained, options.data, options.quick, kind, size)
-        for kind, sizes in SIZES.items()
-        for size in sizes
-    }
+    return runs_by_size(partial(trained, options.data, options.quick), SIZES)
 
 
 def plot_final(results: Results, path: Path) -> None:
     """The last perplexity over m, a curve a sampler."""
-    sizes = sorted({size for own in SIZES.values() for size in own if size})
-    found = {(one["sampler"], one["m"]): one["perplexity"][-1] for one in results.values()}
-    lines = {
-        name: [found.get((name, 0 if own == (0,) else size), math.nan) for size in sizes]
-        for name, own in sorted(SIZES.items(), key=lambda pair: pair[1] == (0,))
-    }
-    points = [float(size) for size in sizes]
-    plot_curves({"Penn Treebank": lines}, ("m", "perplexity of the test text"), path, points, ("log", "log"))
+    panels = {"Penn Treebank": results.values()}
+    plot_over_sizes(panels, "perplexity", "perplexity of the test text", path, "log")
 
 
 def _plot_epochs(panels: Mapping[str, Mapping[str, list[float]]], path: Path) -> None:
@@ -194,25 +209,19 @@ def _plot_epochs(panels: Mapping[str, Mapping[str, list[float]]], path: Path) ->
 def plot_by_size(results: Results, path: Path) -> None:
     """The perplexity over epochs: a panel a sampler, a curve an m."""
     exact = {EXACT: results[EXACT]["perplexity"]}
-    several = [name for name, sizes in SIZES.items() if len(sizes) > 1]
     panels = {
         name: exact
-        | {f"m = {one['m']}": one["perplexity"] for one in results.values() if one["sampler"] == name}
-        for name in several
+        | {f"m = {run['m']}": run["perplexity"] for run in results.values() if run["sampler"] == name}
+        for name, sizes in SIZES.items()
+        if len(sizes) > 1
     }
     _plot_epochs(panels, path)
 
 
 def plot_by_sampler(results: Results, path: Path) -> None:
-    """The perplexity over epochs, a curve a sampler; of those without the fixed m the smallest."""
-    found: dict[str, Result] = {}
-    for one in results.values():
-        name = one["sampler"]
-        if name not in found or one["m"] == FIXED:
-            found[name] = one
-    lines = {
-        f"{name}, m = {one['m']}" if one["m"] else name: one["perplexity"] for name, one in found.items()
-    }
+    """The perplexity over epochs, a curve a sampler, all with the same m."""
+    chosen = {name: run for name, run in results.items() if run["m"] in (0, FIXED)}
+    lines = {name: run["perplexity"] for name, run in chosen.items()}
     _plot_epochs({"Penn Treebank": lines}, path)
 
 

@@ -84,6 +84,17 @@ def _draw_time(runs: Results, name: str) -> float:
     return float(few / most)
 
 
+def _by_size(runs: Results, measure: str, names: Sequence[str], prefix: str = "") -> str:
+    """The last `measure` of each sampler over its m, and of the softmax of all classes."""
+    shown = []
+    for name in names:
+        matching = [run for key, run in runs.items() if key.startswith(prefix) and run["sampler"] == name]
+        ends = [f"{run[measure][-1]:.4g}" + (f" (m = {run['m']})" if run["m"] else "") for run in matching]
+        shown.append(f"{name} {', '.join(ends)}")
+    return "; ".join(shown)
+
+
+_perplexities = partial(_by_size, measure="perplexity")
 _BEST = ("complementary sum sampling", "BlackOut")
 STATEMENTS: dict[str, tuple[Statement, ...]] = {
     "botev_1": (
