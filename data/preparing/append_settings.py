@@ -14,8 +14,12 @@ from turret.data.prepared import PreparedData
 from turret.data.preparing.log_sources import shared_columns
 from turret.data.reading.open_source import entity_files
 from turret.data.reading.schema import PrepareConfig
-from turret.data.reading.source_entries import files_of_sources, refuse_unknown_sources
-from turret.data.reading.source_settings import ColumnSettings, SourceSettings
+from turret.data.reading.source_settings import (
+    ColumnSettings,
+    SourceSettings,
+    files_of_sources,
+    refuse_unknown_sources,
+)
 from turret.data.reading.tables import Source, Table
 
 _NEW_SOURCE = "new"

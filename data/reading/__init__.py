@@ -7,7 +7,6 @@ __all__ = [
     "open_source",
     "queries",
     "schema",
-    "source_entries",
     "source_settings",
     "tables",
     "times",

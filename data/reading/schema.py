@@ -14,7 +14,6 @@ from pydantic import (
 from turret.data.configuration import DisplaySettings, Duplicates, Place
 from turret.data.kinds import KindTable, row_codes, target_codes
 from turret.data.moments import Pause
-from turret.data.reading.source_entries import named_twice, whole_entries
 from turret.data.reading.source_settings import (
     ColumnSettings,
     FileFormat,
@@ -23,7 +22,9 @@ from turret.data.reading.source_settings import (
     SourceSettings,
     column,
     column_list,
+    named_twice,
     option,
+    whole_entries,
 )
 
 _MOST_KINDS = 127  # codes are int8

@@ -146,7 +146,7 @@ def a_map_of_values_to_kinds_is_not_read(original: Any, columns: Any, settings: 
     return original(columns, settings.model_copy(update={"kinds": {}}), *others)
 
 
-@planted("data.preparing.append:_with_columns", "data/test_sources.py")
+@planted("data.preparing.append:appended_columns", "data/test_sources.py")
 def an_appended_file_of_a_source_has_the_columns_of_a_dump(
     original: Any, source: Any, manifest: Any, *others: Any
 ) -> Any:
@@ -169,7 +169,7 @@ def an_appended_event_that_the_data_has_already_is_added_again(original: Any, ev
     return np.zeros_like(original(events))
 
 
-@planted("data.preparing.append:_refuse", "data/test_append.py")
+@planted("data.preparing.append_settings:_refuse", "data/test_append.py")
 def negatives_are_appended_as_events(original: Any, old: Any, before: Any, given: Any) -> Any:
     columns = old.manifest.columns.model_copy(update={"label": None})
     original(replace(old, manifest=old.manifest.model_copy(update={"columns": columns})), before, {})

@@ -18,6 +18,7 @@ from turret.data.prepared import HistoryEnd, PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 from turret.training.baselines import pair_models
+from turret.training.baselines.popular_before import WINDOWS
 from turret.training.baselines.registry import BASELINES, chosen_baselines, terms
 from turret.training.errors import TrainingError
 
@@ -205,7 +206,23 @@ def test_recent_popularity_counts_the_newest_tenth_of_training(shop: PreparedDat
     assert torch.argsort(scores, descending=True).tolist() == ranked
 
 
-OF_HISTORIES = sorted(name for name, one in BASELINES.items() if not one.of_queries)
+@pytest.mark.parametrize(("name", "window"), WINDOWS.items())
+def test_popular_before_counts_all_events_of_the_window_before_a_request(
+    name: str, window: int, shop: PreparedData
+) -> None:
+    users = USERS[::-1].copy()
+    scores = BASELINES[f"popular_{name}"].fit(shop, "test")(users)
+    targets, order = shop.times, behind(shop)
+    for row, user in zip(scores.tolist(), users.tolist(), strict=True):
+        at = shop.history_ends("test")[user]
+        asked = shop.times[at] if at < shop.offsets[user + 1] else shop.manifest.time.last
+        are_counted = (targets >= asked - window) & (targets < asked)
+        counts = np.bincount(shop.event_items[are_counted], minlength=len(shop.item_ids))
+        assert row == pytest.approx(np.where(counts == 0, order, counts).tolist())
+
+
+LIVE = [name for name, one in BASELINES.items() if one.is_live]
+OF_HISTORIES = sorted(name for name, one in BASELINES.items() if not one.of_queries and name not in LIVE)
 
 
 @pytest.mark.parametrize("name", OF_HISTORIES)
@@ -242,7 +259,7 @@ def test_all_are_those_that_fit_the_data(
     chosen, left_out = chosen_baselines(["all"], handmade, exclude_seen)
     names = [baseline.name for baseline in chosen if baseline.name != "als"]
     assert names == [*always, "co_occurrence", "item_knn", "ease"]
-    timed = ["recent_popularity"] + ["due_again"] * (not exclude_seen)
+    timed = ["recent_popularity", *LIVE] + ["due_again"] * (not exclude_seen)
     assert all("no timestamps" in left_out.pop(name) for name in timed)
     assert set(left_out) <= {"als", "last_bought", "most_bought"}
 

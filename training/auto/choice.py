@@ -157,7 +157,7 @@ def rule_values(data: PreparedData, experiment: ExperimentConfig) -> dict[str, d
     sets = slot_sets(data, validated_items(data, training), "validation", evaluation)
     values: dict[str, dict[str, Values]] = {}
     for rule in chosen_baselines([ALL], data, evaluation.exclude_seen)[0]:
-        if rule.name != "als":
+        if rule.name != "als" and not rule.is_live:
             with progress(f"preparing {rule.name}"):
                 scores_of = rule.fit(data, "validation")
             values[rule.name] = values_of(scores_of, data, sets, training.metric, evaluation)

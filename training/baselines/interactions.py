@@ -37,6 +37,7 @@ class Baseline:
             used items are ranked, and never otherwise.
         of_queries: whether it ranks by the texts of queries, in place of histories.
         of_baskets: whether it is always there for baskets, which have no rules of users.
+        is_live: whether it also counts later events than those of the training part, up to the request.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Baseline:
     of_own_use: bool = False
     of_queries: bool = False
     of_baskets: bool = False
+    is_live: bool = False
 
 
 HistoryScores = Callable[[Offsets, Rows], NDArray[np.float32]]

@@ -17,6 +17,7 @@ from turret.data.prepared import HistoryEnd, PreparedData
 from turret.training.baselines.interactions import Baseline
 from turret.training.baselines.own_items import OWN_ITEMS
 from turret.training.baselines.pair_models import PAIR_MODELS
+from turret.training.baselines.popular_before import POPULAR_BEFORE
 from turret.training.errors import TrainingError
 from turret.training.evaluation.ranking import ScoresOf, popularity_order, popularity_scores
 from turret.training.used_items import leaves_out_all
@@ -113,6 +114,7 @@ BASELINES = {
             fit_recent,
             lambda data: None if data.manifest.time.kind == "timestamp" else "its events have no timestamps",
         ),
+        *POPULAR_BEFORE,
         *OWN_ITEMS,
         *PAIR_MODELS,
         Baseline(
