@@ -12,7 +12,7 @@ from turret.data.vocabulary import Id
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.retrieval import Ranking
 
-# From so many of the best items the places are drawn: so many items behind the first place, or new ones.
+# The places are drawn from so many of the best items that no other place shows, or of the new ones.
 CANDIDATES = 50
 LARGEST_SPREAD = 100.0  # of weights; what is less likely by exp(100) is never drawn
 # Steps of log t, and its first one: before it, nothing rings with a probability of 1e-10.

@@ -1,6 +1,6 @@
 """Exploration of an answer: some of its places are drawn from candidates that meet all of its conditions."""
 
-from collections.abc import Set
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -23,9 +23,9 @@ from turret.tower.retrieval import Ranking
 def explore(query: Query, usual: Ranking, model: LoadedModel, view: ItemView) -> Ranking:
     """The ranking that the answer shows, by the exploration of its route; sets `query.explored`.
 
-    Pins and the items before the first place stay; items that lose their places follow behind. Only a first
-    page of recommendations by the towers, in the order of the scores, is explored: so caps hold, and the next
-    page is that of the usual ranking.
+    Items at other places stay, and so do pins: the draw changes no place that it does not draw, whose
+    propensity is 1. Only a first page of recommendations by the towers, in the order of the scores, is
+    explored: so caps hold, and the next page is that of the usual ranking.
     """
     settings, explorer = query.explore, query.explorer
     if settings is None or explorer is None or query.vector is None:
@@ -34,12 +34,14 @@ def explore(query: Query, usual: Ranking, model: LoadedModel, view: ItemView) ->
         return usual
     first, last = settings.places
     pinned = {*query.pins.values()}
-    free = np.array([place for place, row in enumerate(usual.rows.tolist()) if row not in pinned], np.int64)
-    behind = free[free >= first - 1]
-    before = {*usual.rows[free[free < first - 1]].tolist()}
-    candidates = _candidates(query, settings, before, model, view, explorer)
-    places = behind[behind < last][: len(candidates.rows)]
-    if not len(places):
+    shown = usual.rows.tolist()
+    places = [place for place in range(first - 1, min(last, len(shown))) if shown[place] not in pinned]
+    ranking = _allowed(query, settings, model, view, explorer)
+    candidates = _candidates(ranking, shown, places)
+    while len(candidates.rows) < len(places):  # the items of the last places stay, and are no candidates
+        places = places[: len(candidates.rows)]
+        candidates = _candidates(ranking, shown, places)
+    if not places:
         return usual
     weights = np.zeros(len(candidates.rows))
     if settings.method == "plackett_luce":
@@ -50,9 +52,6 @@ def explore(query: Query, usual: Ranking, model: LoadedModel, view: ItemView) ->
         order = draw_order(weights, explorer.random.gumbel(size=len(weights)))[: len(places)]
         drawn = frozenset(candidates.rows[order].tolist())
         rows[places], scores[places] = candidates.rows[order], candidates.scores[order]
-        others = behind[len(places) :]
-        moved = behind[~np.isin(usual.rows[behind], candidates.rows[order])][: len(others)]
-        rows[others], scores[others] = usual.rows[moved], usual.scores[moved]
         new = [row for row in drawn if row >= view.fresh.first_row]
         explorer.count(view.bundle, [view.id(row) for row in new])
     chances = np.ones(len(rows))
@@ -61,22 +60,24 @@ def explore(query: Query, usual: Ranking, model: LoadedModel, view: ItemView) ->
     return Ranking(rows, scores, usual.plan)
 
 
-def _candidates(
-    query: Query,
-    settings: Explore,
-    before: Set[int],
-    model: LoadedModel,
-    view: ItemView,
-    explorer: Explorer,
-) -> Ranking:
-    """The best items that the answer may have behind the rows `before`: any, or new ones."""
-    ranked = fresh_nearest if settings.among == "new" else nearest
-    ranking = query.pool or ranked(model, view.fresh, query, len(before) + CANDIDATES)
+def _candidates(ranking: Ranking, shown: Sequence[int], places: Sequence[int]) -> Ranking:
+    """The best items that no other place of the answer shows."""
     # Of so few rows, sets are quicker than `isin`.
-    keep = np.array([row not in before for row in ranking.rows.tolist()], np.bool_)
+    others = {*shown} - {shown[place] for place in places}
+    keep = np.array([row not in others for row in ranking.rows.tolist()], np.bool_)
+    return Ranking(ranking.rows[keep][:CANDIDATES], ranking.scores[keep][:CANDIDATES], ranking.plan)
+
+
+def _allowed(
+    query: Query, settings: Explore, model: LoadedModel, view: ItemView, explorer: Explorer
+) -> Ranking:
+    """The best items that the answer may have: any, or new ones; as many as it shows, and the candidates."""
+    ranked = fresh_nearest if settings.among == "new" else nearest
+    ranking = query.pool or ranked(model, view.fresh, query, query.request.k + CANDIDATES)
+    keep = np.ones(len(ranking.rows), np.bool_)
     if query.request.min_score is not None:
         keep &= ranking.scores >= np.float32(query.request.min_score)
     for place in np.flatnonzero(ranking.rows >= view.fresh.first_row).tolist():
         item = view.id(int(ranking.rows[place]))
         keep[place] &= explorer.may_show(view.bundle, item, settings.views)
-    return Ranking(ranking.rows[keep][:CANDIDATES], ranking.scores[keep][:CANDIDATES], ranking.plan)
+    return Ranking(ranking.rows[keep], ranking.scores[keep], ranking.plan)

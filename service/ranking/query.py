@@ -160,7 +160,7 @@ class Query:
         """How many items the search of a plain query fetches: those of the answer, and those to draw from."""
         if self.explorer is None or self.explore is None or self.explore.among == "new":
             return self.request.k
-        return max(self.request.k, self.explore.places[0] - 1 + CANDIDATES)
+        return self.request.k + CANDIDATES
 
     @property
     def is_large(self) -> bool:
