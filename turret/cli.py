@@ -47,10 +47,13 @@ class ErrorHandlingGroup(TyperGroup):
         """Run the subcommand."""
         stopped = False
 
-        def stop(number: int, frame: FrameType | None) -> NoReturn:
+        def stop(number: int, frame: FrameType | None) -> None:
             nonlocal stopped
             stopped = True
-            raise KeyboardInterrupt
+            # Polars raises an interrupt itself, sometimes before this handler runs: a second one would cut
+            # the clearing up after the first short.
+            if not isinstance(sys.exc_info()[1], KeyboardInterrupt):
+                raise KeyboardInterrupt
 
         before = signal.signal(signal.SIGINT, stop)
         try:

@@ -101,6 +101,23 @@ def test_an_interrupt_ends_a_command_with_one_word(
     assert signal.getsignal(signal.SIGINT) is before
 
 
+def test_a_second_interrupt_does_not_cut_the_clearing_up_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Polars raises an interrupt itself, sometimes before the handler of the command runs."""
+    cleared = []
+
+    def command(*_: object) -> None:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            interrupt()
+            cleared.append("folder")
+
+    monkeypatch.setattr("turret.training.commands.evaluate_command", command)
+    stopped = invoke("evaluate")
+    assert (stopped.exit_code, stopped.stdout, stopped.stderr) == (130, "", "turret: stopped\n")
+    assert cleared == ["folder"]
+
+
 @pytest.mark.parametrize("error", [RuntimeError("a bug"), OSError("a bug"), BrokenPipeError(32, "gone", "x")])
 def test_an_error_of_the_program_is_no_sentence_for_users(
     error: Exception, monkeypatch: pytest.MonkeyPatch
