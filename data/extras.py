@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterable
 from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 from urllib.parse import unquote, urlsplit
 
-from pydantic import BaseModel
-
 from turret.data.errors import TurretError
+
+if TYPE_CHECKING:  # commands that read no settings start without it
+    from pydantic import BaseModel
 
 # The modules that each extra installs, by import name.
 _MODULES = {
@@ -84,7 +85,7 @@ def load(point: EntryPoint, base: type, error: type[TurretError]) -> Any:
     return loaded
 
 
-def kind_of(settings: type[BaseModel]) -> str:
+def kind_of(settings: "type[BaseModel]") -> str:
     """Return the name of these settings: the only value of their `kind`, a literal."""
     (name,) = get_args(settings.model_fields["kind"].annotation)
     return str(name)

@@ -7,16 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from threading import Event, Thread
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeRemainingColumn,
-)
-
 # Each line is a record of this logger: the command line prints the records, other programs may. A process
 # disables the logger, and has no bar either, if another process shows the same progress.
 LOGGER = "turret.progress"
@@ -35,6 +25,16 @@ def progress(description: str, total: int | None = None) -> Iterator[Callable[[i
     """
     log, begun = logging.getLogger(LOGGER), time.monotonic()
     if sys.stderr is not None and sys.stderr.isatty() and not log.disabled:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            SpinnerColumn,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+
         columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
         with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
             task = bar.add_task(description, total=total)

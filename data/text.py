@@ -5,9 +5,6 @@ from io import StringIO
 from textwrap import fill
 from typing import Literal
 
-from rich.console import Console
-from rich.table import Table
-
 WIDTH = 100
 _BYTES = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6))
 _TIMES = (("days", 86_400, 172_800), ("h", 3600, 7200), ("min", 60, 120))  # unit, seconds, from seconds on
@@ -26,6 +23,9 @@ def text_table(
     The first column is left-aligned, the others are right-aligned. If `right` has headings, only their
     columns are right-aligned.
     """
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table(title=title, caption=caption)
     if isinstance(right, bool):
         right = headings[1:] if right else ()

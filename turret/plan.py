@@ -16,7 +16,6 @@ import typer
 from turret.data.errors import ConfigurationError
 from turret.data.text import duration, percent, size, text_table
 from turret.tower.cli import AsJson
-from turret.tower.config import MEMORY_FACTOR
 
 EXPERIMENT = "youtubednn"
 # The share of a core that is planned for: requests come in bursts. It is an assumption, not a measurement.
@@ -191,6 +190,8 @@ def make_plan(request: PlanRequest, figures: Figures) -> Plan:
 
 def _parts(request: PlanRequest, figures: Figures, store: str, workers: int) -> dict[str, Part]:
     """The needs of each part, in the order in which they run."""
+    from turret.tower.config import MEMORY_FACTOR
+
     sizes = request.sizes()
 
     def at(name: str) -> float:

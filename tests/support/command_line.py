@@ -27,6 +27,8 @@ WORD = re.compile(r"""(?:[^\s'"|&;<>]|'[^']*'|"[^"]*")+|[|&;<>]+""")
 PROGRESS = re.compile(r".+: .*\d+ s(, about \d+ s left)?")
 RUNNERS = ("turret", "trainer")  # a command of the environment, and of docker-compose.yml
 
+_NOWHERE: Any = None  # groups look at no context
+
 
 @cache
 def _root() -> Any:
@@ -44,8 +46,8 @@ def _below(command: Any, words: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
     if not isinstance(command, TyperGroup):
         yield " ".join(words), command
         return
-    for name, inner in command.commands.items():
-        yield from _below(inner, (*words, name))
+    for name in command.list_commands(_NOWHERE):
+        yield from _below(command.get_command(_NOWHERE, name), (*words, name))
 
 
 def check_call(words: Sequence[str]) -> None:
@@ -53,7 +55,9 @@ def check_call(words: Sequence[str]) -> None:
     command = _root()
     rest = list(words)
     while isinstance(command, TyperGroup):
-        command = command.commands[rest.pop(0)]
+        command = command.get_command(_NOWHERE, name := rest.pop(0))
+        if command is None:
+            raise KeyError(name)
     command.make_context("turret", rest)
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from turret.data.cli import PREPARED
+from turret.data.commands.arguments import PREPARED
 from turret.data.errors import TurretError
 from turret.tower.cli import BUNDLES, Bundles
 

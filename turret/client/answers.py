@@ -14,7 +14,7 @@ FieldKind = Literal["number", "boolean", "text", "numbers", "texts", "mixed", "n
 class Answer(BaseModel):
     """A frozen answer; fields of a later release of the service are ignored."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
 
 # ---- Recommendations
@@ -326,7 +326,7 @@ class RulePin(Answer):
 class RuleAnswer(Answer):
     """A stored rule, the times from and until which it applies, and the share of the users it is for."""
 
-    model_config = ConfigDict(validate_by_name=True, serialize_by_alias=True)
+    model_config = ConfigDict(validate_by_name=True, serialize_by_alias=True, defer_build=True)
 
     filter: dict[str, Any] | None
     cap: dict[str, int]

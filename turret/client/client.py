@@ -1,6 +1,5 @@
 """`Client` and `AsyncClient`: they send the calls, retry where that is safe, and type the answers."""
 
-import asyncio
 import random
 import re
 import time
@@ -260,6 +259,8 @@ class AsyncClient(_Calls[httpx2.AsyncClient]):
 
     async def send(self, call: Call[Answered]) -> Answered:
         """Send a call of `turret.client.calls`."""
+        from asyncio import sleep  # a `Client` starts without it
+
         request, attempts = self._request(call), count()
         while True:
             try:
@@ -268,7 +269,7 @@ class AsyncClient(_Calls[httpx2.AsyncClient]):
                 outcome = error
             if (pause := self._pause(call, next(attempts), outcome)) is None:
                 return self._read(call, outcome)
-            await asyncio.sleep(pause)
+            await sleep(pause)
 
     async def store_events(self, events: Iterable[Event]) -> EventsAnswer:
         """Store any number of events, like `Client.store_events`."""

@@ -1,14 +1,19 @@
 """The commands of `turret history`; each imports its dependencies when it runs."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, ClassVar
 
 import typer
 
-from turret.data.cli import PREPARED
-from turret.data.preparing.options import given_settings, with_settings
+from turret.data.commands.group import ImportingGroup
+
+
+class _Group(ImportingGroup):
+    names: ClassVar = {"load": "turret.history.load_cli"}
+
 
 app = typer.Typer(
+    cls=_Group,
     help="Fill the service's store of histories from a log, and write stored events back into one.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
@@ -21,47 +26,6 @@ Store = Annotated[
         "sqlite:///var/history.sqlite)."
     ),
 ]
-
-
-@app.command()
-@with_settings("source_files", "on_bad", "format", "columns", "kinds", "filters", "sql", "since")
-def load(
-    source: Annotated[
-        str | None,
-        typer.Argument(metavar="[SOURCE]", help="Raw events, as `turret data prepare` reads them."),
-    ] = None,
-    data: Annotated[
-        Path, typer.Option("--data", metavar="DIR", help="Prepared data, if no SOURCE is given.")
-    ] = PREPARED,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="A TOML file as for `turret data prepare`; options given here win."
-        ),
-    ] = None,
-    store: Store = None,
-    **options: Any,
-) -> None:
-    """Load the events of a log into the store, so that their users are recommended by `user_id`.
-
-    The service may run meanwhile. Events that the store holds are skipped: a second call adds nothing, and a
-    call after a kill continues. Of each user, the newest events that an answer reads are loaded
-    (`TURRET_STORED_HISTORY_LIMIT`), if `TURRET_KEEP_DAYS` keeps them.
-
-    Example: `turret history load --data var/prepared --store sqlite:///var/history.sqlite`
-    """
-    from turret.data.prepared import PreparedData
-    from turret.history.loading import load_histories, prepared_log
-    from turret.service.settings import read_settings
-
-    settings = read_settings(store=store)
-    given = given_settings(options)
-    if source is None and config is None and given["source_files"] is None:
-        report = load_histories(PreparedData.open(data), settings)
-    else:
-        with prepared_log(source, given, print, config) as prepared:
-            report = load_histories(prepared, settings)
-    print(report.sentence(settings.store))
 
 
 @app.command()

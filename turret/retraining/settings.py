@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from typer import Option
 
 from turret.activation.cli import MARGIN, METRIC
-from turret.data.cli import PREPARED
+from turret.data.commands.arguments import PREPARED
 from turret.data.errors import ConfigurationError
 from turret.tower.cli import BUNDLES, Bundles
 
