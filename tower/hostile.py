@@ -18,7 +18,7 @@ from turret.tower.errors import BundleError
 _OF_ONE_SIZE = re.findall(
     r"\w+",
     """
-    Abs Add Cast Clip Concat Cos Div Equal Exp Gather GatherElements Gemm
+    Abs Add Cast Clip Concat Cos CumSum Div Equal Exp Gather GatherElements Gemm
     Greater GreaterOrEqual GRU Identity LayerNormalization Less Log MatMul Max Mul Not Relu
     Shape Sigmoid Sin Softmax Sqrt Sub Tanh Transpose Where
     """,

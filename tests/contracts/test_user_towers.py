@@ -28,6 +28,8 @@ VARIANTS: dict[str, dict[str, object]] = {
     "gru": {"kind": "gru"},
     "transformer": {"kind": "transformer"},
     "times": {"kind": "transformer", "times": True, "blocks": 1},
+    "positions": {"kind": "transformer", "attention_bias": "positions"},
+    "times between pairs": {"kind": "transformer", "times": True, "attention_bias": "both"},
     "query": {"kind": "query", "start": "random", "hidden": [7], "feature_width": 3},
 }
 # Item vectors [P, D] of two histories of five and three events.

@@ -1,6 +1,7 @@
 """A causal transformer over the history: SASRec (Kang & McAuley 2018), pre-norm and gated."""
 
 import math
+from collections.abc import Sequence
 from typing import Annotated, Literal, cast
 
 import torch
@@ -12,6 +13,7 @@ from turret.data.features.columns import Features
 from turret.tower.config import Rate, Width
 from turret.tower.kernels.elementwise import Dropout
 from turret.tower.layers.packed import PackedHistories, SegmentLayout, gather_rows, lay_out, step_at
+from turret.tower.layers.pair_bias import PairBias, time_buckets
 from turret.tower.times import UNKNOWN, WEEK
 from turret.tower.towers.user import (
     Context,
@@ -60,10 +62,11 @@ class TimeLayer(nn.Module):
         added: Tensor = torch.cat([read, 1.0 - is_known], dim=-1) @ self.weight
         return added
 
-    def hidden(self, count: int) -> Tensor:
-        """Draw the histories whose times training hides: bool [count]."""
-        # The draw is on the CPU for every device, so that seeding torch's generator reproduces it.
-        return torch.rand(count) < UNKNOWN_SHARE
+
+def hidden_times(count: int) -> Tensor:
+    """Draw the histories whose times training hides: bool [count]."""
+    # The draw is on the CPU for every device, so that seeding torch's generator reproduces it.
+    return torch.rand(count) < UNKNOWN_SHARE
 
 
 Count = Annotated[int, Field(strict=True, ge=1, le=64)]
@@ -73,6 +76,8 @@ class TransformerUserConfig(UserTowerSettings):
     """A causal transformer over the history (SASRec, Kang & McAuley 2018), pre-norm and gated.
 
     `feed_forward` is the width of the gated layer. `times` reads the times of items and of the request.
+    `attention_bias` adds to the scores of attention by the distance of two steps, by the time from the one to
+    the moment in which the other asks, or by both.
     """
 
     kind: Literal["transformer"]
@@ -81,6 +86,7 @@ class TransformerUserConfig(UserTowerSettings):
     heads: Count = 2
     feed_forward: Width = 128
     times: bool = False
+    attention_bias: Literal["none", "positions", "times", "both"] = "none"
     dropout: Rate = 0.2
 
     @property
@@ -90,8 +96,18 @@ class TransformerUserConfig(UserTowerSettings):
 
     @property
     def reads_times(self) -> bool:
-        """Whether `times` is set."""
-        return self.times
+        """Whether `times` is set, or the bias of attention reads times."""
+        return self.times or self.biases_times
+
+    @property
+    def needs_timestamps(self) -> str | None:
+        """The name of the setting that data without timestamps can't satisfy."""
+        return "times" if self.times else "attention_bias" if self.biases_times else None
+
+    @property
+    def biases_times(self) -> bool:
+        """Whether the bias of attention reads times."""
+        return self.attention_bias in ("times", "both")
 
     def check_dimension(self, dimension: int) -> None:
         """Raise ValueError unless the heads can share the dimension."""
@@ -105,42 +121,65 @@ class TransformerUserConfig(UserTowerSettings):
 class CausalAttention(nn.Module):
     """Attention of every step to itself and the earlier steps of its segment (Vaswani et al. 2017)."""
 
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, width: int, config: TransformerUserConfig) -> None:
         super().__init__()
-        self.heads = heads
+        self.heads = config.heads
+        self.bias = (
+            PairBias(
+                config.heads,
+                config.history_length,
+                config.attention_bias in ("positions", "both"),
+                config.biases_times,
+            )
+            if config.attention_bias != "none"
+            else None
+        )
         self.inputs = nn.Linear(width, 3 * width, bias=False)
         self.output = nn.Linear(width, width, bias=False)
 
-    def forward(self, slots: Tensor, layout: SegmentLayout) -> Tensor:
-        """The attention of the steps in all slots of all segments: [P', D] to [P', D]."""
+    def forward(self, slots: Tensor, layout: SegmentLayout, buckets: Sequence[Tensor | None]) -> Tensor:
+        """The attention of the steps in all slots of all segments: [P', D] to [P', D].
+
+        `buckets` are those of `PairBias`, of each group of segments.
+        """
         outputs = []
-        for projected in layout.groups(self.inputs(slots)):
+        for projected, of_group in zip(layout.groups(self.inputs(slots)), buckets, strict=True):
             query, key, value = self._heads(projected)
             # Padding comes last, so that causality alone keeps it out of the steps that are read.
-            mixed = scaled_dot_product_attention(query, key, value, is_causal=True)
+            bias = self.bias(projected.shape[1], of_group) if self.bias else None
+            mixed = scaled_dot_product_attention(query, key, value, bias, is_causal=bias is None)
             outputs.append(mixed.transpose(1, 2).flatten(2).flatten(0, 1))
         result: Tensor = self.output(torch.cat(outputs))
         return result
 
-    def at(self, history: Tensor, last: Tensor) -> Tensor:
+    def at(self, history: Tensor, last: Tensor, buckets: Tensor | None) -> Tensor:
         """The attention of step `last` [B] of padded steps [B, T, D]: [B, D]."""
         query, key, value = self._heads(self.inputs(history))
-        positions = last.reshape(-1, 1, 1, 1).expand(-1, self.heads, 1, query.shape[3])
-        mixed = self._mixed(query.gather(2, positions), key, value, last.reshape(-1, 1, 1, 1))
+        row = last.reshape(-1, 1, 1, 1)
+        bias = None
+        if self.bias:
+            length = history.shape[1]
+            bias = self.bias(length, buckets).expand(len(history), -1, -1, -1)
+            bias = bias.gather(2, row.expand(-1, self.heads, 1, length))
+        queries = query.gather(2, row.expand(-1, self.heads, 1, query.shape[3]))
+        mixed = self._mixed(queries, key, value, row, bias)
         result: Tensor = self.output(mixed.flatten(1))
         return result
 
-    def everywhere(self, history: Tensor) -> Tensor:
+    def everywhere(self, history: Tensor, buckets: Tensor | None) -> Tensor:
         """The attention of every padded step [B, T, D]: [B, T, D]."""
         query, key, value = self._heads(self.inputs(history))
         steps = torch.arange(history.shape[1], device=history.device)
-        mixed = self._mixed(query, key, value, steps.unsqueeze(1))
+        bias = self.bias(history.shape[1], buckets) if self.bias else None
+        mixed = self._mixed(query, key, value, steps.unsqueeze(1), bias)
         result: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
         return result
 
-    def _mixed(self, query: Tensor, key: Tensor, value: Tensor, until: Tensor) -> Tensor:
+    def _mixed(self, query: Tensor, key: Tensor, value: Tensor, until: Tensor, bias: Tensor | None) -> Tensor:
         """Attend from queries [B, H, Q, d] to the steps up to `until`, of T: [B, H, Q, d]."""
         scores = query @ key.transpose(2, 3) / query.shape[3] ** 0.5
+        if bias is not None:
+            scores = scores + bias
         later = torch.arange(key.shape[2], device=key.device) > until
         mixed: Tensor = scores.masked_fill(later, -torch.inf).softmax(dim=3) @ value
         return mixed
@@ -173,22 +212,24 @@ class Block(nn.Module):
     def __init__(self, width: int, config: TransformerUserConfig) -> None:
         super().__init__()
         self.before_attention = nn.LayerNorm(width)
-        self.attention = CausalAttention(width, config.heads)
+        self.attention = CausalAttention(width, config)
         self.before_feed_forward = nn.LayerNorm(width)
         self.feed_forward = GatedFeedForward(width, config.feed_forward)
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, slots: Tensor, layout: SegmentLayout) -> Tensor:
+    def forward(self, slots: Tensor, layout: SegmentLayout, buckets: Sequence[Tensor | None]) -> Tensor:
         """The output of the steps in all slots: [P', D] to [P', D]."""
-        return self._fed(slots + self.dropout(self.attention(self.before_attention(slots), layout)))
+        attended = self.attention(self.before_attention(slots), layout, buckets)
+        return self._fed(slots + self.dropout(attended))
 
-    def everywhere(self, history: Tensor) -> Tensor:
+    def everywhere(self, history: Tensor, buckets: Tensor | None) -> Tensor:
         """The output of every padded step [B, T, D]: [B, T, D]."""
-        return self._fed(history + self.attention.everywhere(self.before_attention(history)))
+        return self._fed(history + self.attention.everywhere(self.before_attention(history), buckets))
 
-    def at(self, history: Tensor, last: Tensor) -> Tensor:
+    def at(self, history: Tensor, last: Tensor, buckets: Tensor | None) -> Tensor:
         """The output of step `last` [B] of padded steps [B, T, D]: [B, D]."""
-        return self._fed(step_at(history, last) + self.attention.at(self.before_attention(history), last))
+        attended = self.attention.at(self.before_attention(history), last, buckets)
+        return self._fed(step_at(history, last) + attended)
 
     def _fed(self, steps: Tensor) -> Tensor:
         fed: Tensor = steps + self.dropout(self.feed_forward(self.before_feed_forward(steps)))
@@ -211,6 +252,7 @@ class TransformerUserTower(UserTower):
         nn.init.normal_(self.positions.weight, std=dimension**-0.5)
         self.blocks = nn.ModuleList(Block(dimension, config) for _ in range(config.blocks))
         self.times = TimeLayer(dimension) if config.times else None
+        self.reads_times, self.biases_times = config.reads_times, config.biases_times
         self.dropout = Dropout(config.dropout)
         self.last = nn.LayerNorm(dimension)
         self.output: nn.Module = (
@@ -222,35 +264,42 @@ class TransformerUserTower(UserTower):
         layout = lay_out(histories.starts, histories.ends)
         steps = [self.positions.weight[:length].repeat(count, 1) for count, length in layout.shapes]
         slots = gather_rows(vectors, layout.positions) + torch.cat(steps)
-        if self.times is not None:
-            slots = slots + self.times(*self._times(self.times, histories, layout))
+        buckets: list[Tensor | None] = [None] * len(layout.shapes)
+        if self.reads_times:
+            gaps, clocks = self._times(histories, layout)
+            if self.times is not None:
+                slots = slots + self.times(gaps, clocks)
+            if self.biases_times:
+                buckets = [time_buckets(of_group) for of_group in layout.groups(gaps)]
         slots = self.dropout(slots)
         for block in self.blocks:
-            slots = block(slots, layout)
+            slots = block(slots, layout, buckets)
         features = self.rows(histories.users) if self.rows else None
         return self._vectors(gather_rows(slots, layout.reads), features)
 
     def served(self, history: Tensor, length: Tensor, features: Inputs, times: TimeInputs = ()) -> Tensor:
         """User vectors from the newest step, which alone passes the last block: other steps are not read."""
-        last = length - 1
-        if self.times is not None:
-            history = history + self.times(*(times or [torch.full_like(history[..., 0], UNKNOWN)] * 2))
+        last, buckets = length - 1, None
+        if self.reads_times:
+            gaps, clocks = times or [torch.full_like(history[..., 0], UNKNOWN)] * 2
+            if self.times is not None:
+                history = history + self.times(gaps, clocks)
+            if self.biases_times:
+                buckets = time_buckets(gaps)
         history = history + self.positions.weight[: history.shape[1]]
         *before, newest = cast(list[Block], list(self.blocks))
         for block in before:
-            history = block.everywhere(history)
-        return self._vectors(newest.at(history, last), self.served_features(features))
+            history = block.everywhere(history, buckets)
+        return self._vectors(newest.at(history, last, buckets), self.served_features(features))
 
-    def _times(
-        self, layer: TimeLayer, histories: PackedHistories, layout: SegmentLayout
-    ) -> tuple[Tensor, Tensor]:
+    def _times(self, histories: PackedHistories, layout: SegmentLayout) -> tuple[Tensor, Tensor]:
         """Gaps and clocks of all slots, [P'] each; training hides the times of some histories."""
         if histories.gaps is None or histories.clocks is None:
             unknown = torch.full(layout.positions.shape, UNKNOWN, device=layout.positions.device)
             return unknown, unknown
         gaps, clocks = histories.gaps[layout.positions], histories.clocks[layout.positions]
         if self.training:
-            hidden = layer.hidden(sum(count for count, _ in layout.shapes)).to(gaps.device)
+            hidden = hidden_times(sum(count for count, _ in layout.shapes)).to(gaps.device)
             gaps = gaps.masked_fill(layout.spread(hidden), UNKNOWN)
         return gaps, clocks
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from itertools import islice
 
@@ -33,6 +34,7 @@ from turret.training.evaluation.evaluation import (
     validated_items,
 )
 from turret.training.evaluation.ranking import tower_scores
+from turret.training.loop.average import WeightAverage
 from turret.training.loop.optimiser import Optimiser, lazy_tables, learning_rate_factor
 from turret.training.model_loss import build_objective, model_loss
 from turret.training.randomness import seed_torch, stream
@@ -97,6 +99,11 @@ class Trainer:
             self.report(line)
         self.optimiser = Optimiser(
             [self.model, self.objective], lazy, self.settings.learning_rate, self.settings.weight_decay
+        )
+        self.average = (
+            WeightAverage([self.model, self.objective], self.settings.average, self.batches.steps_per_epoch)
+            if self.settings.average
+            else None
         )
         starts, ends = data.bounds("validation")
         has_validation = bool((data.first_targets(starts, ends) < ends).any())
@@ -221,6 +228,8 @@ class Trainer:
             self.objective.sampler.update(self.model.current_vectors)
         state.step += 1
         state.step_in_epoch += 1
+        if self.average:
+            self.average.after_step(state.step)
         state.loss_sum += loss * examples
         state.examples += examples
         state.masked += masked
@@ -267,7 +276,8 @@ class Trainer:
 
     def _validate(self, users: Relevant) -> float:
         state = self.progress
-        value = self.validation_metric(users)
+        with self._averaged():
+            value = self.validation_metric(users)
         state.validated.append([state.epoch, value])
         if state.best is None or value > state.best:
             state.best, state.best_epoch, state.stale = value, state.epoch, 0
@@ -276,8 +286,13 @@ class Trainer:
             state.stale += 1
         return value
 
+    def _averaged(self) -> AbstractContextManager[None]:
+        """The towers and the objective with the average of their weights, if the run has one."""
+        return self.average.applied() if self.average else nullcontext()
+
     def _save_best(self) -> None:
-        self.best = all_parameters(self.model, self.objective)
+        with self._averaged():
+            self.best = all_parameters(self.model, self.objective)
         if self.world.leads:
             save_tensors(self.run.folder / MODEL, self.best)
 
@@ -292,6 +307,7 @@ class Trainer:
                 objective=self.objective.state_dict(),
                 optimiser=self.optimiser.tensors(),
                 sampler=sampler.state() if sampler else {},
+                average=self.average.state() if self.average else {},
                 best=self.best,
             )
 
@@ -305,6 +321,8 @@ class Trainer:
             self.optimiser.restore(groups["optimiser"])
             if self.objective.sampler:
                 self.objective.sampler.restore(groups["sampler"])
+            if self.average:
+                self.average.restore(groups["average"])
         except (KeyError, ValueError, RuntimeError) as error:
             raise TrainingError(f"{path}: it belongs to another model ({error}); train again.") from None
         self.best, self.progress = groups["best"], progress
