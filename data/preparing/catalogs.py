@@ -20,7 +20,7 @@ from turret.data.features.columns import Features, VectorRows
 from turret.data.features.feature import KINDS
 from turret.data.features.texts import QUERY, grams, text_of
 from turret.data.histories.histories import Histories
-from turret.data.manifest import BadRows
+from turret.data.manifest import BadRows, FeatureSummary
 from turret.data.prepared import ColdItems
 from turret.data.preparing.encoding import element_type, encode, is_printable, truths
 from turret.data.preparing.feature_readings import CHANGING, Readings, field_values, read_features
@@ -206,7 +206,9 @@ class _Rows:
     cold: list[Id]
     written: dict[str, str] = field(default_factory=dict)
 
-    def save(self, folder: Path, name: str, ids: Vocabulary, shared: tuple[str, ...] | None) -> Features:
+    def save(
+        self, folder: Path, name: str, ids: Vocabulary, shared: tuple[str, ...] | None
+    ) -> list[FeatureSummary]:
         """Encode and write the rows of `ids`, and write the items without an event, into prepared data."""
         count = len(ids)
         raw_values = {feature: values[:count] for feature, values in self.raw.items()}
@@ -223,7 +225,10 @@ class _Rows:
             )
             vectors = {feature: rows.part(slice(count, None)) for feature, rows in self.vectors.items()}
             ColdItems(self.cold, raw, answers, {**vectors}).save(folder)
-        return features
+        return [
+            FeatureSummary(name=feature.name, kind=feature.kind, size=feature.size)
+            for feature in features.features
+        ]
 
 
 def write_catalogs(
@@ -234,10 +239,10 @@ def write_catalogs(
     users: EntityTable | None,
     histories: Histories,
     splits: NDArray[np.int64],
-) -> tuple[Features, Features, list[str]]:
+) -> tuple[list[FeatureSummary], list[FeatureSummary], list[str]]:
     """Encode and write vocabularies, features and fields.
 
-    Returns the features of users and items, and a sentence on each choice.
+    Returns summaries of the features of users and of items, and a sentence on each choice.
     """
     vocabulary, texts = None, list[str]()
     rows, notes = _Rows({}, {}, {}, {}, []), list[str]()
