@@ -85,12 +85,12 @@ def read_entity_table(
     """
     settings = settings or FormatSettings()
     usual = [events_column, *USUAL[role], "id"]
-    id_column = choose(role, named, usual, table.columns(), str(table.path), f"{role}-id")
+    id_column = choose(role, named, usual, table.columns, str(table.path), f"{role}-id")
     with readable(table.path):
         frame = table.frame.collect(engine="streaming")
     frame = frame.unique([name for name in frame.columns if name != ROW], keep="first", maintain_order=True)
     ids = id_columns(LocalRows(frame.lazy()), {id_column: id_column}, settings.nulls)[id_column]
-    frame = frame.with_columns(ids.text().alias(_ID))
+    frame = frame.with_columns(ids.key().cast(pl.String).alias(_ID))
     is_repeated = pl.col(_ID).is_not_null() & ~pl.col(_ID).is_first_distinct()
     bad = [table.malformed.bad_rows(f"{role}s file: malformed line")] if table.malformed.count else []
     without_id = frame.filter(pl.col(_ID).is_null())

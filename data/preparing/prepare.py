@@ -56,7 +56,7 @@ from turret.data.manifest import (
 )
 from turret.data.object_stores import TABLE, Place, local_copies, with_urls
 from turret.data.preparing.catalogs import EntityTable, read_entity_table, write_catalogs
-from turret.data.preparing.log_sources import choose_kinds, choose_sources, columns_of
+from turret.data.preparing.log_sources import choose_sources, columns_of
 from turret.data.preparing.prepare_warnings import count_repeats, doubtful_rows, prepare_warnings
 from turret.data.progress import LOGGER, progress
 from turret.data.reading.open_source import open_source
@@ -204,7 +204,7 @@ def ingest_source(
     rows unless they are to be dropped, EmptyDataError when no row is an event, and the errors of
     `choose_columns`, `refuse_absent_kinds`, `validate` and `check_labels`.
     """
-    logs = choose_sources(config, source)
+    logs, kinds, note = choose_sources(config, source, is_continued, engine)
     columns, settings, form = logs[0].columns, source.columns or config.columns, config.format
     items = users = None
     if source.items is not None:
@@ -212,7 +212,6 @@ def ingest_source(
     if source.users is not None:
         users = read_entity_table(source.users, settings.user_id, columns.user, "user", form)
     catalog = None if items is None else items.ids
-    logs, kinds, note = choose_kinds(config, logs, is_continued, engine)
     forms, are_final = list[tuple[str, ...]](), False
     while not are_final:
         log = validate(logs, kinds, config.filters, catalog, forms, engine)
@@ -283,7 +282,7 @@ def _refuse_bad_rows(
 
 def _refuse_unknown_nulls(nulls: Sequence[str], source: Source) -> None:
     """Raise ColumnError for an entry COLUMN=TEXT of a column that no file of the source has."""
-    existing = dict.fromkeys(name for table in source.tables for name in table.columns())
+    existing = dict.fromkeys(name for table in source.tables for name in table.columns)
     for entry in nulls:
         name, is_named, _ = entry.partition("=")
         if is_named and name not in existing:
