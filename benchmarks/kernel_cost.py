@@ -26,7 +26,7 @@ from torch.nn.functional import normalize
 from benchmarks.harness import Options, run
 from benchmarks.processes import alone
 from turret.tower.config import ScoringConfig
-from turret.tower.towers.scoring import cross_scores
+from turret.tower.towers.model import cross_scores
 from turret.training.loop.optimiser import RowAdam
 from turret.training.losses.catalog import full_softmax
 from turret.training.losses.sampled import sampled_softmax

@@ -110,14 +110,10 @@ def synth(
     if answers:
         if messy or sources:
             raise ConfigurationError("--messy and --answers make different shops; leave one of them out")
-        config_of_answers = load_configuration(AnswersConfig, overrides=overrides)
-        print(synthesise_answers(config_of_answers, target, overwrite))
+        print(synthesise_answers(load_configuration(AnswersConfig, overrides=overrides), target, overwrite))
         return
-    config = (
-        load_configuration(MessyConfig, overrides=overrides)
-        if messy
-        else load_configuration(SyntheticConfig, overrides=overrides)
-    )
+    kind: type[MessyConfig | SyntheticConfig] = MessyConfig if messy else SyntheticConfig
+    config = load_configuration(kind, overrides=overrides)
     report = synthesise(config, target, overwrite, sources)
     print(
         f"{report.events:,} events of {report.users:,} users and {report.items:,} items, "

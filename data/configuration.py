@@ -77,7 +77,15 @@ def load_configuration(
 
     Overrides that are None are ignored. Raises ConfigurationError naming setting, value and valid values.
     """
-    return override(model, _read_toml(path) if path is not None else {}, overrides, path)
+    settings = dict[str, Any]()
+    try:
+        if path is not None:
+            settings = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigurationError(f"there is no configuration file {path}; check the path") from None
+    except (ValueError, RecursionError, OSError) as error:
+        raise ConfigurationError(f"{path} is not a TOML file: {error}") from None
+    return override(model, settings, overrides, path)
 
 
 def override(
@@ -124,15 +132,6 @@ def parse_overrides(texts: Iterable[str]) -> dict[str, Any]:
         ):  # not TOML, nested too deeply, or a number of thousands of digits
             overrides[key.strip()] = value.strip()
     return overrides
-
-
-def _read_toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigurationError(f"there is no configuration file {path}; check the path") from None
-    except (ValueError, RecursionError, OSError) as error:
-        raise ConfigurationError(f"{path} is not a TOML file: {error}") from None
 
 
 def _set(model: type[BaseModel], settings: dict[str, Any], name: str, value: object) -> None:

@@ -1,7 +1,7 @@
 """Rows of a log in pieces: the same Polars queries run in this process, or on the executors of Spark."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -86,7 +86,7 @@ class Engine(Protocol):
         """Return the rows of `frame`, which those of `pieces` make; `path` is for messages."""
         ...
 
-    def run(self, function: Callable[[Value], bytes], values: Sequence[Value]) -> list[bytes]:
+    def run(self, function: Callable[[Value], bytes], values: Sequence[Value], /) -> Iterable[bytes]:
         """Return the results of `function` for each of `values`, in order."""
         ...
 
@@ -100,14 +100,11 @@ class LocalEngine:
     """This process alone, which reads no tables of catalogs."""
 
     write_table = None
+    run = staticmethod(map_ordered)  # several threads call the function
 
     def rows(self, frame: pl.LazyFrame, pieces: Pieces, path: Path) -> Rows:
         """Return the rows of `frame`."""
         return LocalRows(frame)
-
-    def run(self, function: Callable[[Value], bytes], values: Sequence[Value]) -> list[bytes]:
-        """Return the results of `function`, which several threads call."""
-        return list(map_ordered(function, values))
 
 
 LOCAL = LocalEngine()

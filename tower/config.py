@@ -1,4 +1,4 @@
-"""Settings of the item tower and of the scoring, which all towers share."""
+"""Settings of the scoring, which all towers share, and the types of their settings."""
 
 from typing import Annotated, Literal
 
@@ -41,40 +41,5 @@ class ScoringConfig(Settings):
         if self.absolute and self.item_bias:
             raise ValueError(
                 "scoring.absolute = true drops the sign of the bias too; set scoring.item_bias = false"
-            )
-        return self
-
-
-class ItemTowerConfig(Settings):
-    """Inputs and layers of DSSM's item tower (Huang et al. 2013).
-
-    With `id` alone and no `hidden` layer an item's vector is its row of the id table. `features` names the
-    prepared item features to read; `"all"` reads all of them. `id_dropout` is the share of items whose id
-    training hides, so that features alone suffice for new items (DropoutNet, Volkovs et al. 2017).
-    """
-
-    id: bool = True
-    id_dropout: Rate = 0.0
-    features: FeatureNames = ()
-    feature_width: Width = 32
-    hidden: tuple[Width, ...] = ()
-    dropout: Rate = 0.0
-
-    @property
-    def is_table(self) -> bool:
-        """Whether an item's vector is its row of the id table."""
-        return self.id and not self.features and not self.hidden
-
-    @model_validator(mode="after")
-    def _dropout_has_a_target(self) -> "ItemTowerConfig":
-        if self.id_dropout and not (self.id and self.features):
-            raise ValueError(
-                f"item.id_dropout = {self.id_dropout} needs ids to drop and features to remain; set "
-                "item.id = true and item.features, or item.id_dropout = 0"
-            )
-        if self.dropout and not self.hidden:
-            raise ValueError(
-                f"item.dropout = {self.dropout} has no hidden layer to act on; set item.hidden, or "
-                "item.dropout = 0"
             )
         return self

@@ -6,6 +6,7 @@ import signal
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from datetime import timedelta
 from types import FrameType
 from typing import Any, NoReturn
@@ -172,23 +173,18 @@ class World:
             ) from None
 
 
-_joined = World()  # of this process: those that it trains with
-
-
-def current_world() -> World:
-    """The processes of this training: a process is alone, except within `joined`."""
-    return _joined
+WORLD = ContextVar("WORLD", default=World())  # noqa: B039 # a process alone sends nothing
+"""The processes of this training: a process is alone, except within `joined`."""
 
 
 @contextmanager
 def joined(world: World) -> Iterator[World]:
     """Train with the processes of `world` within the block."""
-    global _joined
-    before, _joined = _joined, world
+    token = WORLD.set(world)
     try:
         yield world
     finally:
-        _joined = before
+        WORLD.reset(token)
 
 
 class _Gathered(torch.autograd.Function):

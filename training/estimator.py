@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from turret.data.errors import shown
 from turret.tower.config import ScoringConfig
 from turret.tower.layers.packed import ranges
-from turret.tower.towers.scoring import paired_scores, scored_items, scored_users
+from turret.tower.towers.model import paired_scores, scored_items, scored_users
 from turret.training.config.experiment import refusal, scoring_refusal
 from turret.training.errors import TrainingError
 from turret.training.losses.pairwise import positive_labels

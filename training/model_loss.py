@@ -11,7 +11,7 @@ from turret.tower.layers.packed import gather_rows
 from turret.tower.towers.model import TwoTowers
 from turret.training.batches.batches import Batch, PreparedStatistics, negative_count
 from turret.training.config.experiment import ExperimentConfig
-from turret.training.distributed import World, current_world
+from turret.training.distributed import WORLD, World
 from turret.training.errors import TrainingError
 from turret.training.objectives.contract import Examples, ItemEncoder, Objective, SeenItems, StepLoss
 from turret.training.objectives.sampled import PairsObjective
@@ -21,10 +21,15 @@ from turret.training.samplers.from_batch.in_batch import GivenNegatives
 from turret.training.used_items import Targets, wants_repeats
 
 
-def build_objective(experiment: ExperimentConfig, data: PreparedData, device: torch.device) -> Objective:
-    """The objective of an experiment on its data. Raises TrainingError where they don't fit each other."""
+def build_objective(
+    experiment: ExperimentConfig, data: PreparedData, device: torch.device, targets: Targets | None = None
+) -> Objective:
+    """The objective of an experiment on its data. Raises TrainingError where they don't fit each other.
+
+    `targets` are those of the experiment, which are computed if they are not given.
+    """
     config, tower, training = experiment.objective, experiment.tower, experiment.training
-    targets = Targets.of(experiment, data)
+    targets = targets or Targets.of(experiment, data)
     statistics = PreparedStatistics(data, tower.user.context, training.since, targets)
     # The repeat term ranks used items, so these are no candidates beside the first use of another item.
     masks = wants_repeats(experiment, data) and config.candidates == "drawn" and config.loss.masks_seen
@@ -69,7 +74,7 @@ def model_loss(objective: Objective, model: TwoTowers, batch: Batch, random: np.
     if objective.shares_users:
         first, groups = histories.distinct()
         windows = histories.take(first)
-    world = current_world()
+    world = WORLD.get()
     if world.size > 1 and objective.sampler is not None and objective.sampler.draws_batch:
         gathered = _gathered(world, batch, positives)
     examples = Examples(
@@ -128,5 +133,5 @@ def seen_items(batch: Batch) -> SeenItems:
     groups = histories.users if batch.groups is None else batch.groups
     users = torch.cat([batch.owners, groups])
     rows = torch.cat([histories.rows, batch.targets])
-    world = current_world()
+    world = WORLD.get()
     return SeenItems.of(world.gathered(users), world.gathered(rows), groups)

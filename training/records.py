@@ -296,6 +296,7 @@ class Recorder:
         with new_file(folder / LOGGERS_FILE) as draft:
             draft.write_text(json.dumps({**stored, **ids}) + "\n", encoding="utf-8")
 
+    @property
     def seconds(self) -> float:
         """The seconds of training so far, with those before an interruption."""
         return time.monotonic() - self._clock
@@ -305,7 +306,7 @@ class Recorder:
         if self._folder is None:
             return
         state = self._progress
-        entry = {"step": state.step, "epoch": state.epoch, "seconds": round(self.seconds(), 3), **figures}
+        entry = {"step": state.step, "epoch": state.epoch, "seconds": round(self.seconds, 3), **figures}
         with (self._folder / HISTORY).open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(entry, allow_nan=False) + "\n")
         for name, logger in list(self._loggers.items()):

@@ -30,7 +30,7 @@ from turret.training.baselines.registry import chosen_baselines
 from turret.training.batches.baskets import examples_of
 from turret.training.checkpoint import Progress, load_parameters, load_progress
 from turret.training.config.experiment import ExperimentConfig, write_experiment
-from turret.training.distributed import current_world, process_count
+from turret.training.distributed import WORLD, process_count
 from turret.training.errors import TrainingError, naming_damage
 from turret.training.evaluation.complements import similar_in_basket
 from turret.training.evaluation.evaluation import TOWERS, EvaluatedPart, evaluate_rankers
@@ -305,7 +305,7 @@ def check_same_run(run: Run) -> None:
     make one vector of two items. A script that does not join the others would train the run once in each
     process.
     """
-    world = current_world()
+    world = WORLD.get()
     if world.size < process_count():
         raise TrainingError(
             f"torchrun has started {process_count()} processes, and each would train {run.folder} alone; "

@@ -26,7 +26,7 @@ from benchmarks.research.sampled_classes import (
     sampler_of,
 )
 from turret.tower.config import ScoringConfig
-from turret.tower.towers.scoring import cross_scores, signed_or_absolute
+from turret.tower.towers.model import cross_scores, signed_or_absolute
 from turret.training.losses.catalog import full_softmax
 from turret.training.losses.sampled import sampled_softmax
 from turret.training.randomness import seed_torch, stream

@@ -16,7 +16,7 @@ from torch import Tensor
 from benchmarks.plots import curves as plot_curves
 from benchmarks.research.estimators import CPU, EXACT, Result
 from turret.tower.config import ScoringConfig
-from turret.tower.towers.scoring import cross_scores
+from turret.tower.towers.model import cross_scores
 from turret.training.objectives.arguments import GivenStatistics
 from turret.training.samplers.adaptive.dense import (
     DenseSampler,

@@ -34,8 +34,7 @@ from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 from turret.data.synthetic.synthesis import SyntheticConfig, synthesise
-from turret.tower.towers.model import TwoTowers
-from turret.tower.towers.scoring import cross_scores
+from turret.tower.towers.model import TwoTowers, cross_scores
 from turret.training.batches.batches import TrainingBatches
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.evaluation.ranking import histories_of

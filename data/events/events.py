@@ -338,10 +338,10 @@ def read_events(log: Log, work: Path) -> tuple[EventFiles, pl.Series, pl.Series,
     order of their discovery, the number of other rows by verdict, and the number of events by label. Raises
     SourceError when the source can't be read completely.
     """
-    schema = log.values().schema()
+    schema = log.values.schema()
     interners = [IdInterner(schema[role]) for role in ("user", "item")]
     verdicts, labels = Counter[str](), Counter[int]()
-    with EventFiles(work / "log", log.columns()) as files, ThreadPoolExecutor(len(interners)) as pool:
+    with EventFiles(work / "log", log.columns) as files, ThreadPoolExecutor(len(interners)) as pool:
         for rows in log.pieces():
             if rows[VERDICT].null_count() < rows.height:
                 verdicts.update(dict(rows[VERDICT].drop_nulls().value_counts().iter_rows()))

@@ -94,10 +94,6 @@ class IdColumn:
     is_scientific: bool = False
     is_changed: bool = False
 
-    def text(self) -> pl.Expr:
-        """Return the ids as text; see `key`."""
-        return self.key().cast(pl.String)
-
     def key(self) -> pl.Expr:
         """Return the ids as Int64 if the column has integers, else as text; `nulls` are null.
 
@@ -160,7 +156,7 @@ def id_columns(rows: Rows, names: Mapping[str, str], nulls: Sequence[str]) -> di
     """
     schema = rows.schema()
     columns = {raw: IdColumn(raw, name, schema[raw], nulls_of(nulls, name)) for raw, name in names.items()}
-    texts = {raw: column.text() for raw, column in columns.items() if column.dtype in _TEXTS}
+    texts = {raw: column.key().cast(pl.String) for raw, column in columns.items() if column.dtype in _TEXTS}
     if not texts:
         return columns
     values = [pl.col(raw).cast(pl.String) for raw in texts]

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -169,9 +170,10 @@ class Log:
         """Whether the source states the part of each event."""
         return None not in self.sources[0].tables
 
+    @property
     def columns(self) -> dict[str, DTypeLike]:
-        """Return the types of this log's columns of `data.events.event_arrays.Events`."""
-        rows = pl.DataFrame(schema=self.values().schema())
+        """The types of this log's columns of `data.events.event_arrays.Events`."""
+        rows = pl.DataFrame(schema=self.values.schema())
         users_and_items: dict[str, DTypeLike] = {"users": int32, "items": int32}
         return users_and_items | {name: rows[name].to_numpy().dtype for name in COLUMNS if name in rows}
 
@@ -182,14 +184,15 @@ class Log:
             with readable(source.path):
                 yield from values.frame.collect_batches(chunk_size=PIECE, engine="streaming")
 
+    @cached_property
     def values(self) -> Rows:
-        """Return all rows in order: ids as keys, the other columns of `Events`, VERDICT, and LABEL if any."""
+        """All rows in order: ids as keys, the other columns of `Events`, VERDICT, and LABEL if any."""
         first, *others = self._values
         return first.and_others(others) if others else first
 
-    @property
+    @cached_property
     def _values(self) -> list[Rows]:
-        """Return the `values` of each source, in common types."""
+        """The `values` of each source, in common types."""
         present = {
             "times": True,
             "weights": self.has_weights,

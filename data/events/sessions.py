@@ -66,7 +66,7 @@ def with_strangers(
 
 def id_text(column: IdColumn) -> pl.Expr:
     """Return ids as text, null where a column has no type."""
-    return pl.lit(None, pl.String) if column.dtype == pl.Null else column.text()
+    return pl.lit(None, pl.String) if column.dtype == pl.Null else column.key().cast(pl.String)
 
 
 def _user(ids: Mapping[str, IdColumn]) -> pl.Expr:

@@ -1,3 +1,3 @@
 """Events sorted by user and time, filtered, and split into parts."""
 
-__all__ = ["accounts", "duplicates", "histories", "negatives", "partition"]
+__all__ = ["duplicates", "histories", "negatives", "partition"]

@@ -20,8 +20,7 @@ from turret.data.events.event_arrays import PIECE, EventFiles, Events
 from turret.data.events.ids import as_keys
 from turret.data.events.log import Log
 from turret.data.events.sessions import NO_SESSION
-from turret.data.histories.accounts import left_out_of, save_left_out
-from turret.data.histories.histories import Histories, build_histories
+from turret.data.histories.histories import Histories, build_histories, left_out_of, save_left_out
 from turret.data.manifest import BadRows, DataManifest, Removed, hash_all
 from turret.data.object_stores import Place, local_copies
 from turret.data.prepared import LOOSE, PreparedData
@@ -213,8 +212,8 @@ def _join(
         )
     users, user_rows = _united(old.users, ingested.user_ids)
     items, item_rows = _united(old.item_ids, ingested.item_ids)
-    times = np.promote_types(old.times.dtype, np.dtype(log.columns()["times"]))
-    columns: dict[str, DTypeLike] = {**log.columns(), "times": times, "labels": np.int8}
+    times = np.promote_types(old.times.dtype, np.dtype(log.columns["times"]))
+    columns: dict[str, DTypeLike] = {**log.columns, "times": times, "labels": np.int8}
     columns.pop("sessions", None)
     columns |= {} if old.sessions is None else {"sessions": np.int64}
     # In the order of a file, all new events come last.

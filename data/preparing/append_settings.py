@@ -168,7 +168,7 @@ def _columns(
         changed.setdefault("session", None)
     for role, table in (("item", source.items), ("user", source.users)):
         # The id in the items file is called as in the first log.
-        if table and getattr(config.columns, f"{role}_id") is None and names[role] in table.columns():
+        if table and getattr(config.columns, f"{role}_id") is None and names[role] in table.columns:
             changed[f"{role}_id"] = names[role]
     # The unit and the format of the first log do not apply to a column of dates, or to another column.
     if "time" not in changed or schema[changed["time"]].is_temporal():

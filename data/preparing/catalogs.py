@@ -20,7 +20,7 @@ from turret.data.features.columns import Features, VectorRows
 from turret.data.features.feature import KINDS
 from turret.data.features.texts import QUERY, grams, text_of
 from turret.data.histories.histories import Histories
-from turret.data.manifest import BadRows
+from turret.data.manifest import BadRows, FeatureSummary
 from turret.data.prepared import ColdItems
 from turret.data.preparing.encoding import element_type, encode, is_printable, truths
 from turret.data.preparing.feature_readings import CHANGING, Readings, field_values, read_features
@@ -85,12 +85,12 @@ def read_entity_table(
     """
     settings = settings or FormatSettings()
     usual = [events_column, *USUAL[role], "id"]
-    id_column = choose(role, named, usual, table.columns(), str(table.path), f"{role}-id")
+    id_column = choose(role, named, usual, table.columns, str(table.path), f"{role}-id")
     with readable(table.path):
         frame = table.frame.collect(engine="streaming")
     frame = frame.unique([name for name in frame.columns if name != ROW], keep="first", maintain_order=True)
     ids = id_columns(LocalRows(frame.lazy()), {id_column: id_column}, settings.nulls)[id_column]
-    frame = frame.with_columns(ids.text().alias(_ID))
+    frame = frame.with_columns(ids.key().cast(pl.String).alias(_ID))
     is_repeated = pl.col(_ID).is_not_null() & ~pl.col(_ID).is_first_distinct()
     bad = [table.malformed.bad_rows(f"{role}s file: malformed line")] if table.malformed.count else []
     without_id = frame.filter(pl.col(_ID).is_null())
@@ -206,7 +206,9 @@ class _Rows:
     cold: list[Id]
     written: dict[str, str] = field(default_factory=dict)
 
-    def save(self, folder: Path, name: str, ids: Vocabulary, shared: tuple[str, ...] | None) -> Features:
+    def save(
+        self, folder: Path, name: str, ids: Vocabulary, shared: tuple[str, ...] | None
+    ) -> list[FeatureSummary]:
         """Encode and write the rows of `ids`, and write the items without an event, into prepared data."""
         count = len(ids)
         raw_values = {feature: values[:count] for feature, values in self.raw.items()}
@@ -223,7 +225,10 @@ class _Rows:
             )
             vectors = {feature: rows.part(slice(count, None)) for feature, rows in self.vectors.items()}
             ColdItems(self.cold, raw, answers, {**vectors}).save(folder)
-        return features
+        return [
+            FeatureSummary(name=feature.name, kind=feature.kind, size=feature.size)
+            for feature in features.features
+        ]
 
 
 def write_catalogs(
@@ -234,10 +239,10 @@ def write_catalogs(
     users: EntityTable | None,
     histories: Histories,
     splits: NDArray[np.int64],
-) -> tuple[Features, Features, list[str]]:
+) -> tuple[list[FeatureSummary], list[FeatureSummary], list[str]]:
     """Encode and write vocabularies, features and fields.
 
-    Returns the features of users and items, and a sentence on each choice.
+    Returns summaries of the features of users and of items, and a sentence on each choice.
     """
     vocabulary, texts = None, list[str]()
     rows, notes = _Rows({}, {}, {}, {}, []), list[str]()

@@ -23,12 +23,19 @@ _OF_SEVERAL = {"weight": "weight", "quantity": "quantity", "session": "session_i
 
 def shared_columns(parts: Parts) -> list[str]:
     """Return the columns that all parts have, in the order of the first part."""
-    first, *others = [table.columns() for _, table in parts]
+    first, *others = [table.columns for _, table in parts]
     return [name for name in first if all(name in columns for columns in others)]
 
 
-def choose_sources(config: PrepareConfig, source: Source) -> list[LogSource]:
-    """Return the sources of the log with the columns of each, that of kinds also by its usual names."""
+def choose_sources(
+    config: PrepareConfig, source: Source, is_continued: bool, engine: Engine
+) -> tuple[list[LogSource], KindTable, str]:
+    """Return the sources of the log with the columns of each, the table of kinds, and sentences about it.
+
+    The sentences are about a proposed table. The column of kinds has its usual names, too; without a table,
+    it counts where it is named. Raises ColumnError as `choose_columns` and `_proposed` do, and as
+    `refuse_absent_kinds` does unless the log is continued.
+    """
     shared = {"format": config.format, "columns": source.columns or config.columns}
     only = _ONLY.model_copy(update=shared)
     tables: list[tuple[SourceSettings, Parts]]
@@ -43,17 +50,6 @@ def choose_sources(config: PrepareConfig, source: Source) -> list[LogSource]:
             usual = columns.kind or next((name for name in KINDS if name in existing), None)
             columns = columns.model_copy(update={"kind": usual})
         logs.append(LogSource(tuple(parts), columns, settings))
-    return logs
-
-
-def choose_kinds(
-    config: PrepareConfig, logs: list[LogSource], is_continued: bool, engine: Engine
-) -> tuple[list[LogSource], KindTable, str]:
-    """Return the sources, the table of their kinds, and sentences about a proposed table.
-
-    Without a table, a column of kinds counts where it is named. Raises ColumnError as `refuse_absent_kinds`
-    does, unless the log is continued, and as `_proposed` does.
-    """
     kinds, note = config.kinds, ""
     may_have = logs[0].columns.kind is not None or config.kinds_auto
     if kinds and not is_continued:

@@ -26,7 +26,6 @@ from turret.data.errors import (
 )
 from turret.data.events.dropped_rows import (
     UNKNOWN_ITEM,
-    UNREADABLE_TIME,
     CheckedRows,
     OnBad,
     PrepareReport,
@@ -48,7 +47,6 @@ from turret.data.manifest import (
     Columns,
     Counts,
     DataManifest,
-    FeatureSummary,
     FileHash,
     Removed,
     Time,
@@ -58,7 +56,7 @@ from turret.data.manifest import (
 )
 from turret.data.object_stores import TABLE, Place, local_copies, with_urls
 from turret.data.preparing.catalogs import EntityTable, read_entity_table, write_catalogs
-from turret.data.preparing.log_sources import choose_kinds, choose_sources, columns_of
+from turret.data.preparing.log_sources import choose_sources, columns_of
 from turret.data.preparing.prepare_warnings import count_repeats, doubtful_rows, prepare_warnings
 from turret.data.progress import LOGGER, progress
 from turret.data.reading.open_source import open_source
@@ -206,7 +204,7 @@ def ingest_source(
     rows unless they are to be dropped, EmptyDataError when no row is an event, and the errors of
     `choose_columns`, `refuse_absent_kinds`, `validate` and `check_labels`.
     """
-    logs = choose_sources(config, source)
+    logs, kinds, note = choose_sources(config, source, is_continued, engine)
     columns, settings, form = logs[0].columns, source.columns or config.columns, config.format
     items = users = None
     if source.items is not None:
@@ -214,15 +212,13 @@ def ingest_source(
     if source.users is not None:
         users = read_entity_table(source.users, settings.user_id, columns.user, "user", form)
     catalog = None if items is None else items.ids
-    logs, kinds, note = choose_kinds(config, logs, is_continued, engine)
-    log = validate(logs, kinds, config.filters, catalog, (), engine)
-    events, user_ids, item_ids, verdicts, labels = read(log, work)
-    # Rows of other systems, and of rare kinds, may have times in another format.
-    while any(verdict.endswith(UNREADABLE_TIME) for verdict in verdicts):
-        if not (forms := log.further_forms(verdicts)):
-            break
+    forms, are_final = list[tuple[str, ...]](), False
+    while not are_final:
         log = validate(logs, kinds, config.filters, catalog, forms, engine)
         events, user_ids, item_ids, verdicts, labels = read(log, work)
+        # Rows of other systems, and of rare kinds, may have times in another format.
+        forms = log.further_forms(verdicts) if verdicts else []
+        are_final = not forms
     log = replace(log, notes=(*log.notes, note)) if note else log
     if config.queries is not None and catalog is not None:
         # Every answer is ranked, also one that no query has.
@@ -232,23 +228,14 @@ def ingest_source(
     if by_kind and (told := _bad_by_kind(by_kind)):
         log = replace(log, notes=(*log.notes, f"bad rows by kind: {told}"))
     bad_rows = [*log.malformed, *bad_rows]
-    doubts = [
+    of_rows = [
         rows.prefix + doubt
         for of_log, rows in zip(logs, log.sources, strict=True)
         for doubt in doubtful_rows(of_log, rows.time, engine)
     ]
+    doubts = (*log.doubts, *of_rows)
     ingested = IngestedSource(
-        source,
-        logs,
-        log,
-        events,
-        user_ids,
-        item_ids,
-        items,
-        users,
-        bad_rows,
-        removed,
-        (*log.doubts, *doubts),
+        source, logs, log, events, user_ids, item_ids, items, users, bad_rows, removed, doubts
     )
     if ingested.bad_rows or not len(events):
         _refuse_bad_rows(ingested, config.on_bad, by_kind)
@@ -295,7 +282,7 @@ def _refuse_bad_rows(
 
 def _refuse_unknown_nulls(nulls: Sequence[str], source: Source) -> None:
     """Raise ColumnError for an entry COLUMN=TEXT of a column that no file of the source has."""
-    existing = dict.fromkeys(name for table in source.tables for name in table.columns())
+    existing = dict.fromkeys(name for table in source.tables for name in table.columns)
     for entry in nulls:
         name, is_named, _ = entry.partition("=")
         if is_named and name not in existing:
@@ -321,26 +308,19 @@ def complete(
     splits, split = partition(histories, config.split, time)
     np.save(folder / "offsets.npy", histories.offsets, allow_pickle=False)
     np.save(folder / "splits.npy", splits, allow_pickle=False)
-    users, items, notes = write_catalogs(
+    user_features, item_features, notes = write_catalogs(
         folder, config, ingested.source, ingested.items, ingested.users, histories, splits
     )
-    user_features, item_features = (
-        [
-            FeatureSummary(name=feature.name, kind=feature.kind, size=feature.size)
-            for feature in entities.features
-        ]
-        for entities in (users, items)
-    )
-    repeats = count_repeats(
-        histories, splits, time.kind == "timestamp", columns.kind is not None, ingested.log.kinds
-    )
-    files, doubts = hash_files(folder), ingested.doubts
+    is_timed, kinds, doubts = time.kind == "timestamp", ingested.log.kinds, ingested.doubts
+    repeats = count_repeats(histories, splits, is_timed, columns.kind is not None, kinds)
     warnings = prepare_warnings(
         ingested.source, ingested.log, ingested.logs[0].columns, histories, repeats, doubts
     )
     names, sentences = [path.as_posix() for path in sources], [*notes, *warnings]
     if copies:
         names, sentences = ([with_urls(text, copies) for text in texts] for texts in (names, sentences))
+    unit, first, last = "milliseconds" if is_timed else None, histories.first, histories.last
+    period, files = Time(kind=time.kind, unit=unit, first=first, last=last), hash_files(folder)
     manifest = DataManifest(
         counts=Counts(events=len(histories), users=len(histories.users), items=len(histories.items)),
         columns=columns if config.queries is None else columns.model_copy(update={"time": None}),
@@ -348,16 +328,11 @@ def complete(
         sources=dict(zip(names, sources.values(), strict=True)),
         bad_rows=ingested.bad_rows,
         removed=[*ingested.removed, *histories.removed],
-        time=Time(
-            kind=time.kind,
-            unit="milliseconds" if time.kind == "timestamp" else None,
-            first=histories.first,
-            last=histories.last,
-        ),
+        time=period,
         split=split,
         has_weights=ingested.log.has_weights,
         negatives=histories.negatives,
-        kinds=ingested.log.kinds,
+        kinds=kinds,
         default_kind=config.filters.default_kind,
         repeat_share=repeats.share,
         visit_repeat_share=repeats.in_visit,
@@ -365,7 +340,7 @@ def complete(
         item_features=item_features,
         catalog_time=None if ingested.items is None else _catalog_time(ingested.items.path),
         files=files,
-        fingerprint=fingerprint(files, time.kind, ingested.log.kinds),
+        fingerprint=fingerprint(files, time.kind, kinds),
     )
     return PrepareReport(target, manifest, tuple(sentences), doubts)
 

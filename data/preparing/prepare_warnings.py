@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from turret.data.events.dropped_rows import names_of
 from turret.data.events.event_arrays import Events
 from turret.data.events.log import Log
-from turret.data.histories.accounts import FAST, Accounts
-from turret.data.histories.histories import Histories
+from turret.data.histories.histories import FAST, Accounts, Histories
 from turret.data.kinds import KindTable, left_out_for, read_kinds
 from turret.data.manifest import Columns
 from turret.data.progress import counted

@@ -54,7 +54,7 @@ def scan_json_lines(content: Path, path: Path, settings: FileFormat, work: Path)
 
 def _table(frame: pl.LazyFrame, path: Path, is_text: bool, malformed: Malformed) -> Table:
     table = Table(frame, path, is_text, malformed, (path,))
-    refuse_columns(table.columns(), path)
+    refuse_columns(table.columns, path)
     return table
 
 

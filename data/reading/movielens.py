@@ -68,7 +68,7 @@ def open_movielens(path: Path, work: Path) -> Source:
         kind="csv", delimiter=delimiter, quote='"' if has_header else "", has_header=has_header
     )
     table = scan(folder / ratings, form, work)
-    columns = table.columns()
+    columns = table.columns
     if len(columns) != len(_RATINGS):
         raise SourceError(
             f"{folder / ratings} has {len(columns)} columns; MovieLens ratings have {', '.join(_RATINGS)}"

@@ -75,7 +75,7 @@ def _columns(
     settings: QuerySettings, config: PrepareConfig, table: Table
 ) -> tuple[str, str, str | None, dict[str, str]]:
     """Return the columns of queries, items and parts (if any), and the columns of events by role."""
-    names, where = table.columns(), str(table.path)
+    names, where = table.columns, str(table.path)
     query = choose("query", settings.query, _QUERIES, names, where)
     item = choose("item", config.columns.item, [name for name in _ITEMS if name != query], names, where)
     split = settings.split or ("split" if "split" in names else None)

@@ -181,7 +181,7 @@ def _common_columns(first: Table, table: Table) -> list[str]:
 
     Raises SourceError for a part that lacks columns of the first, in JSON for a part that lacks most of them.
     """
-    expected, existing = first.columns(), table.columns()
+    expected, existing = first.columns, table.columns
     missing = [name for name in expected if name not in existing]
     if missing and (first.is_text or 2 * len(missing) > len(expected)):
         raise SourceError(

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -84,8 +85,9 @@ class Table:
                 return {"file": file.relative_to(self.path).as_posix(), "row": row - start}
         return {"row": row}
 
+    @cached_property
     def columns(self) -> list[str]:
-        """Return the column names of the file. Raises SourceError when it can't be read."""
+        """The column names of the file. Raises SourceError when it can't be read."""
         with readable(self.path):
             return [name for name in self.frame.collect_schema().names() if name != ROW]
 

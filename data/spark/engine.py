@@ -36,7 +36,7 @@ class SparkEngine:
         """Return the rows of `frame` in its pieces; this process reads none of them."""
         return SparkRows(self, frame.collect_schema(), tuple(pieces(PIECE)), path)
 
-    def run(self, function: Callable[[Value], bytes], values: Sequence[Value]) -> list[bytes]:
+    def run(self, function: Callable[[Value], bytes], values: Sequence[Value], /) -> list[bytes]:
         """Return the results of `function` for each of `values`, each from a task of an executor."""
 
         def task(number: int, value: Value) -> Iterator[dict[str, list[Any]]]:

@@ -82,7 +82,7 @@ class SparkEvents:
 
 
 def _rows_of(log: Log) -> SparkRows:
-    values = log.values()
+    values = log.values
     assert isinstance(values, SparkRows)
     return values
 
@@ -187,7 +187,7 @@ def read_by_spark(
     target = Path(tempfile.mkdtemp(prefix="counts.", dir=work))
     for rows in _finished(log, counted, 2 * shares, _added, target):
         counts[rows["role"][0]].append(rows.drop("role"))
-    schema = log.values().schema()
+    schema = log.values.schema()
     users, items = (
         pl.concat([pl.DataFrame(schema={"key": schema[name], _COUNT: pl.Int64}), *counts[role]])
         for role, name in ((_USER, "user"), (_ITEM, "item"))
@@ -196,7 +196,7 @@ def read_by_spark(
         Counter(dict(row for rows in counts[role] for row in rows.iter_rows())) for role in (_VERDICT, _LABEL)
     )
     events = int(users[_COUNT].sum())
-    return SparkEvents(log, log.columns(), events, users, items), users["key"], items["key"], verdicts, labels
+    return SparkEvents(log, log.columns, events, users, items), users["key"], items["key"], verdicts, labels
 
 
 def _counting(shares: int) -> Callable[[pl.DataFrame], Iterator[tuple[int, pl.DataFrame]]]:

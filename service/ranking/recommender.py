@@ -5,13 +5,13 @@ import random
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from secrets import token_bytes
 
 import orjson
 
-from turret.data.answers.form import CANARY, LIVE
+from turret.data.answers.form import CANARY, LIVE, answer_id_of
 from turret.data.vocabulary import Id
 from turret.service.answer_log.entries import AnswerSink, LoggedAnswer, context_of
-from turret.service.answer_log.ids import AnswerIds
 from turret.service.observing.metrics import Metrics
 from turret.service.observing.quality import AnswerRecord
 from turret.service.overlay.fresh import FreshItems
@@ -118,7 +118,6 @@ class Recommender:
         self._shadow = shadow
         self._record = record
         self._explorer = explorer
-        self._ids = AnswerIds()
         self.answer_log: AnswerSink | None = None
         self.context: Sequence[str] = ()
         self._batcher = MicroBatcher(record)
@@ -158,9 +157,9 @@ class Recommender:
             self._explore(model, query)
         fresh, missing = await self._overlay.for_answer(model.bundle)
         answers = await self._in_thread(self._batch_threads, model, fresh, queries, {})
-        for place, (answer, query) in enumerate(zip(answers, queries, strict=True)):
+        for answer, query in zip(answers, queries, strict=True):
             answer["degraded"] += missing
-            self._enter("recommend", answer, model, query, record, place)
+            self._enter("recommend", answer, model, query, record)
         return answers
 
     async def vectors(self, items: Sequence[Id], requests: Sequence[RecommendRequest]) -> Answer:
@@ -245,11 +244,13 @@ class Recommender:
         model: LoadedModel,
         query: Query,
         record: RequestRecord,
-        place: int = 0,
     ) -> None:
-        """Give an answer its id, and offer it to the log; `place` is that of its request in a batch."""
+        """Give an answer its id, of random bytes behind the time, and offer it to the log.
+
+        So no id is made twice, also where a client repeats a request, and nobody can guess one.
+        """
         time, request, shown = record.received, query.request, query.shown
-        answer["answer_id"] = answer_id = self._ids.new(time, record.request_id, place)
+        answer["answer_id"] = answer_id = answer_id_of(time, token_bytes(10))
         if self.answer_log is None or shown is None:
             return
         route = CANARY if model is self._model_holder.traffic.canary else LIVE

@@ -1,3 +1,3 @@
 """The bodies of requests, and their fields."""
 
-__all__ = ["bodies", "fields", "requests"]
+__all__ = ["bodies", "fields", "requests", "version_requests"]

@@ -1,4 +1,7 @@
-"""The bodies of requests: their validation and their JSON schemas."""
+"""The bodies of requests: their validation and their JSON schemas.
+
+The bodies about versions and rules are in `version_requests`.
+"""
 
 from collections import Counter
 from typing import Annotated, Any, ClassVar, Literal
@@ -34,18 +37,18 @@ from turret.service.schemas.fields import (
 from turret.tower.repeats import Slot
 
 BATCH_LIMIT = 100
-RULES, RULES_OF_A_REQUEST = 100, 20
-# Of a request or a rule. A boost costs a filter, and two milliseconds an answer for each million items.
+RULES_OF_A_REQUEST = 20
+# The limits hold for a request and for a rule. A boost costs a filter, and two milliseconds an answer for
+# each million items.
 BOOSTS, PINS = 10, 20
 BOOSTS_OF_AN_ANSWER = 50  # with those of the rules
 _LARGEST_BOOST = 1_000.0
-EXPLORED = 20  # places of an answer
 EVENTS_LIMIT = 1_000
 # Items of all answers of a batch: 100 requests of 1,000 each would be 17 MB for a body of 4 KB.
 BATCH_ITEMS = 10_000
 _LARGEST_SCORE = 1e30  # above any score, and well within float32
 # A factory: pydantic copies a default, which takes longer.
-_EMPTY: Any = Field(default_factory=dict, json_schema_extra={"default": {}})
+EMPTY: Any = Field(default_factory=dict, json_schema_extra={"default": {}})
 
 
 class BoostBody(Body):
@@ -110,7 +113,7 @@ class RankingRequest(Body):
     filter: dict[str, Any] | None = None
     min_score: float | None = Field(default=None, ge=-_LARGEST_SCORE, le=_LARGEST_SCORE)
     diversity: float = Field(default=0.0, ge=0.0, le=1.0)
-    cap: Caps = _EMPTY
+    cap: Caps = EMPTY
     boost: Boosts = Field(default_factory=list)
     pin: Pins = Field(default_factory=list)
     cursor: CursorText | None = None
@@ -156,7 +159,7 @@ class RecommendRequest(RankingRequest):
     history: History | None = None
     history_times: list[Time] | None = Field(default=None, max_length=HISTORY_LIMIT, fail_fast=True)
     at: Time | None = None
-    features: Features = _EMPTY
+    features: Features = EMPTY
     exclude_seen: SeenKinds = None
     among: Slot = "all"
 
@@ -204,7 +207,7 @@ class SearchRequest(RankingRequest):
     """A query in words (`query`), or its ready vector and other features, by name (`features`)."""
 
     query: str | None = Field(default=None, min_length=1, max_length=TEXT_LENGTH)
-    features: Features = _EMPTY
+    features: Features = EMPTY
 
     @model_validator(mode="after")
     def _says_something(self) -> "SearchRequest":
@@ -344,7 +347,7 @@ class ItemPatchBody(Body):
     With `withdrawn` false, a withdrawn item is served again; else such an item is refused.
     """
 
-    features: Features = _EMPTY
+    features: Features = EMPTY
     fields: dict[str, Any] = Field(default_factory=dict, max_length=100, json_schema_extra={"default": {}})
     withdrawn: Literal[False] | None = None
 
@@ -378,119 +381,3 @@ class ItemLine(Body):
         if self.method == "DELETE" and (self.features is not None or self.fields is not None):
             raise PydanticCustomError("delete", "DELETE takes neither features nor fields; leave them out")
         return self
-
-
-class ActivateRequest(Body):
-    """The version to make live.
-
-    `force` accepts a recorded metric far below that of the live version or none, and a low overlap of their
-    answers; `compared` says that both were compared on the same events, so the recorded metrics don't count.
-    """
-
-    version: VersionName
-    force: bool = False
-    compared: bool = False
-
-
-class RollbackRequest(Body):
-    """The live version to replace by the one before it: sent again, the call undoes nothing more."""
-
-    version: VersionName
-
-
-class RouteBody(Body):
-    """A version, and its share of users or of requests."""
-
-    version: VersionName
-    share: float = Field(gt=0, le=1, allow_inf_nan=False)
-
-
-class ExploreBody(Body):
-    """In a `share` of the answers, `places` (the first and the last, from 1) are drawn from candidates.
-
-    The candidates are the 50 best items from the first place on (`near`), or the 50 best that were added
-    since the version was made (`new`). `epsilon` draws uniformly, `plackett_luce` by the softmax of the
-    scores. A new item is drawn for so many `views` at most, for each replica.
-    """
-
-    places: list[Count] = Field(min_length=2, max_length=2)
-    share: float = Field(gt=0, le=1, allow_inf_nan=False)
-    among: Literal["new", "near"] = "near"
-    method: Literal["epsilon", "plackett_luce"] = "epsilon"
-    views: int = Field(default=1_000, ge=1, le=1_000_000_000)
-
-    @field_validator("places")
-    @classmethod
-    def _are_in_order(cls, places: list[int]) -> list[int]:
-        if not places[0] <= places[1] < places[0] + EXPLORED:
-            message = "send the first and the last place, such as [5, 10]; at most {most} places are drawn"
-            raise PydanticCustomError("places", message, {"most": EXPLORED})
-        return places
-
-
-class CanaryBody(RouteBody):
-    """A version, its share of users, and the exploration of its answers."""
-
-    explore: ExploreBody | None = None
-
-
-class RuleBody(Body):
-    """A rule: a filter on catalog fields, caps, boosts, pins, or several of them.
-
-    It applies from `from` until `until`, for a `share` of the users, and as a `default` to every answer whose
-    request names no rules.
-    """
-
-    filter: dict[str, Any] | None = None
-    cap: Caps = _EMPTY
-    boost: Boosts = Field(default_factory=list)
-    pin: Pins = Field(default_factory=list)
-    from_: Time | None = Field(default=None, alias="from")
-    until: Time | None = None
-    share: float = Field(default=1.0, gt=0, le=1, allow_inf_nan=False)
-    default: bool = False
-
-    @model_validator(mode="after")
-    def _says_something(self) -> "RuleBody":
-        if not (self.filter or self.cap or self.boost or self.pin):
-            raise PydanticCustomError("rule", "send a `filter`, a `cap`, a `boost` or a `pin`")
-        if self.from_ is not None and self.until is not None and self.from_ >= self.until:
-            raise PydanticCustomError("rule", "it ends before it begins; send an `until` behind `from`")
-        return self
-
-
-class RulesRequest(Body):
-    """All rules by name, in place of those before.
-
-    `since`, from an answer, refuses the change if somebody else has changed the rules meanwhile.
-    """
-
-    rules: dict[RuleName, RuleBody] = Field(max_length=RULES)
-    since: str | None = Field(default=None, max_length=100)
-
-
-class RulesRollbackRequest(Body):
-    """`since`, from an answer, of the rules to replace: sent again, the call undoes nothing more."""
-
-    since: str = Field(min_length=1, max_length=100)
-
-
-class RoutesRequest(Body):
-    """`POST /admin/routes`; an omitted route stays, null removes it. `explore` is of the live version."""
-
-    canary: CanaryBody | None = None
-    shadow: RouteBody | None = None
-    explore: ExploreBody | None = None
-
-
-class ComparisonRequest(Body):
-    """The version to compare with the live one."""
-
-    version: VersionName
-
-
-class ComparedRequest(RecommendRequest):
-    """A request to both versions: that of `POST /v1/recommend`, without `cursor` and `min_version`."""
-
-    cursor: None = None
-    min_version: None = None

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from tests.contracts.losses import POSITIVES, Q, Scored, scored
 from tests.contracts.samplers import Catalog
 from turret.tower.config import ScoringConfig
-from turret.tower.towers.scoring import cross_scores, paired_scores, scored_items, scored_users
+from turret.tower.towers.model import cross_scores, paired_scores, scored_items, scored_users
 from turret.training import losses
 from turret.training.losses.catalog import CatalogLossSettings
 from turret.training.losses.registry import LOSSES

@@ -50,7 +50,7 @@ EXPORTED = pl.Series(["NULL", "None", "nan", " - ", "NA", "Nullarbor", "x"])
 def test_ids_of_every_type_become_the_text_that_finds_them_again(
     ids: pl.Series, nulls: Sequence[str], texts: list[str | None]
 ) -> None:
-    found = pl.DataFrame({"id": ids}).select(IdColumn("id", "id", ids.dtype, nulls).text())
+    found = pl.DataFrame({"id": ids}).select(IdColumn("id", "id", ids.dtype, nulls).key().cast(pl.String))
     assert found.to_series().to_list() == texts
 
 
@@ -273,7 +273,7 @@ def test_a_source_that_breaks_off_is_refused_by_its_name(tmp_path: Path) -> None
     frame = pl.DataFrame({"user": range(50_000), "item": range(50_000), "time": range(50_000)})
     frame.write_parquet(path, compression="zstd", row_group_size=10_000)
     table = scan(path, FormatSettings(), tmp_path)
-    columns = choose_columns(PLAIN.columns, table.columns(), "log")
+    columns = choose_columns(PLAIN.columns, table.columns, "log")
     log = validate([LogSource(((None, table),), columns, SourceSettings())], {}, PLAIN.filters)
     content = bytearray(path.read_bytes())
     middle = len(content) // 2

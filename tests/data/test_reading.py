@@ -138,7 +138,7 @@ def test_what_can_not_be_read_is_refused_with_what_to_do(
 
 def test_the_kind_can_be_named_where_the_file_does_not_say(tmp_path: Path) -> None:
     pl.DataFrame({"user": [1, 2], "tags": [["a"], []]}).write_parquet(tmp_path / "events")
-    assert scan(tmp_path / "events", FormatSettings(kind="parquet"), tmp_path).columns() == ["user", "tags"]
+    assert scan(tmp_path / "events", FormatSettings(kind="parquet"), tmp_path).columns == ["user", "tags"]
 
 
 def _in_parts(folder: Path, *users: list[int], name: str = "part.{}.parquet") -> Path:
@@ -220,7 +220,7 @@ def test_a_column_that_only_later_parts_have_or_that_changes_its_type_stops_no_o
     pl.DataFrame({"a": [1], "odd": [1]}).write_parquet(folder / "part-0.parquet")
     pl.DataFrame({"a": [2], "odd": ["x"], "more": [None]}).write_parquet(folder / "part-1.parquet")
     table = scan(folder, FormatSettings(), tmp_path)
-    assert table.columns() == ["a", "odd"]
+    assert table.columns == ["a", "odd"]
     assert table.frame.select("a").collect().rows() == [(1,), (2,)]
 
 
@@ -239,9 +239,9 @@ def _rows(table: Table) -> list[tuple[object, ...]]:
 def test_the_commonest_delimiter_of_the_header_is_taken(tmp_path: Path, delimiter: str) -> None:
     table = _scan_text(tmp_path / "t.csv", "user,item\n1,a b\n2,\n".replace(",", delimiter))
     assert _rows(table) == [(2, "1", "a b"), (3, "2", None)]
-    assert table.columns() == ["user", "item"]
+    assert table.columns == ["user", "item"]
     stated_for_another_file = _scan_text(tmp_path / "t.csv", "user,item\n1,2\n", delimiter="::")
-    assert stated_for_another_file.columns() == ["user", "item"]
+    assert stated_for_another_file.columns == ["user", "item"]
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def test_the_commonest_delimiter_of_the_header_is_taken(tmp_path: Path, delimite
 )
 def test_every_encoding_gives_the_same_rows(tmp_path: Path, encoding: str, stated: str) -> None:
     table = _scan_text(tmp_path / "t.csv", "id,näme\n1,Amélie\n".encode(encoding), encoding=stated)
-    assert (table.columns(), _rows(table)) == (["id", "näme"], [(2, "1", "Amélie")])
+    assert (table.columns, _rows(table)) == (["id", "näme"], [(2, "1", "Amélie")])
 
 
 def test_other_shapes_of_files_are_read(tmp_path: Path) -> None:
@@ -275,8 +275,8 @@ def test_other_shapes_of_files_are_read(tmp_path: Path) -> None:
 
 def test_blanks_around_names_and_behind_delimiters_belong_to_no_value(tmp_path: Path) -> None:
     table = _scan_text(tmp_path / "t.csv", 'a, b, c\n1, 2, "x, y"\n')
-    assert (table.columns(), _rows(table)) == (["a", "b", "c"], [(2, "1", "2", "x, y")])
-    assert _scan_text(tmp_path / "t.csv", "a ,b\n1,2\n").columns() == ["a", "b"]
+    assert (table.columns, _rows(table)) == (["a", "b", "c"], [(2, "1", "2", "x, y")])
+    assert _scan_text(tmp_path / "t.csv", "a ,b\n1,2\n").columns == ["a", "b"]
 
 
 def test_a_quote_behind_a_backslash_is_a_quote(tmp_path: Path) -> None:
@@ -331,7 +331,7 @@ def test_a_loose_quote_costs_its_own_line_alone(tmp_path: Path, text: str, probl
 
 def test_columns_of_one_name_are_told_apart_by_their_number(tmp_path: Path) -> None:
     table = _scan_text(tmp_path / "t.csv", b"a,b,a\n1,2,3\n")
-    assert table.columns() == ["a (column 1)", "b", "a (column 3)"]
+    assert table.columns == ["a (column 1)", "b", "a (column 3)"]
     assert [row[1:] for row in _rows(table)] == [("1", "2", "3")]
 
 
@@ -345,7 +345,7 @@ def test_whatever_a_csv_writer_writes_is_read_back(tmp_path: Path, rows: list[tu
     table = _scan_text(tmp_path / "t.csv", (tmp_path / "w.csv").read_bytes())
     assert [row[1:] for row in _rows(table)] == rows
     assert not table.malformed.count
-    assert ROW not in table.columns()
+    assert ROW not in table.columns
 
 
 def _scan_lines(tmp_path: Path, text: bytes) -> Table:
@@ -369,7 +369,7 @@ def test_a_broken_line_is_counted_with_its_number_and_the_others_are_read(
 ) -> None:
     table = _scan_lines(tmp_path, b'{"a": 1}\n\n' + broken + b'\n{"a": 3}\n')
     assert table.frame.select(ROW, "a").collect().rows() == [(1, 1), (4, 3)]
-    assert table.columns() == ["a"]
+    assert table.columns == ["a"]
     assert table.malformed.count == 1
     assert table.malformed.examples[0]["row"] == 3
     assert table.path == tmp_path / "log.jsonl"
@@ -438,7 +438,7 @@ def test_a_catalog_has_a_form_of_its_own(tmp_path: Path) -> None:
     named = {"source": tmp_path / "log.json", "format__kind": "jsonl"}
     source = _open_source(tmp_path, **named, items=tmp_path / "items.csv")
     assert source.items is not None
-    assert source.items.columns() == ["id", "name"]
+    assert source.items.columns == ["id", "name"]
     source = _open_source(tmp_path, **named, items=tmp_path / "plain.csv", items_format__has_header=False)
     assert source.items is not None
     assert _rows(source.items) == [(1, "1", "x")]

@@ -457,11 +457,9 @@ async def an_event_that_names_another_answer_is_another_event(original: Any, sel
     return await original(self, named)
 
 
-@planted("service.answer_log.ids:AnswerIds.new", "service/test_http_recommend.py")
-def a_repeated_request_has_the_id_of_the_first(
-    original: Any, self: Any, time: int, request_id: str, place: int = 0
-) -> str:
-    return f"{time // 1_000_000:012x}{place:020x}"
+@planted("data.answers.form:answer_id_of", "service/test_http_recommend.py")
+def a_repeated_request_has_the_id_of_the_first(original: Any, time: int, rest: bytes) -> str:
+    return f"{time // 1_000_000:012x}{0:020x}"
 
 
 @planted("service.ranking.exploration:place_chances", "service/test_exploration.py")

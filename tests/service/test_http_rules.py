@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from tests.conftest import contents
 from tests.support.item_towers import with_item_tower
 from tests.support.service_app import ADMIN, activate, ids, recommended, serving
-from turret.service.schemas.requests import RULES
+from turret.service.schemas.version_requests import RULES
 from turret.service.versions.record import RULES_BYTES, RuleSet
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.catalog.columns import TermColumn

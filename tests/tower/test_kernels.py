@@ -12,7 +12,7 @@ from tests.support.places import ROOT
 from turret.tower.config import ScoringConfig
 from turret.tower.kernels.compiled import FOLDER, compiled_sum, in_parts, sources
 from turret.tower.kernels.elementwise import Dropout
-from turret.tower.towers.scoring import scored_items
+from turret.tower.towers.model import scored_items
 
 
 @compiled_sum

@@ -10,13 +10,18 @@ from torch import Tensor
 
 from tests.tower.small_towers import ITEMS, USERS, config, item_features, no_features, packed
 from turret.data.features.columns import Features
-from turret.tower.config import ItemTowerConfig, ScoringConfig
+from turret.tower.config import ScoringConfig
 from turret.tower.errors import TowerError
 from turret.tower.times import Times, time_inputs
-from turret.tower.towers.config import TowerConfig
-from turret.tower.towers.item import ItemTower
-from turret.tower.towers.model import TwoTowers
-from turret.tower.towers.scoring import cross_scores, paired_scores, scored_items, scored_users
+from turret.tower.towers.config import ItemTowerConfig, TowerConfig
+from turret.tower.towers.model import (
+    ItemTower,
+    TwoTowers,
+    cross_scores,
+    paired_scores,
+    scored_items,
+    scored_users,
+)
 
 
 @pytest.mark.parametrize(

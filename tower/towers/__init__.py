@@ -1,3 +1,3 @@
 """The user and item towers, and the model of both."""
 
-__all__ = ["alike", "config", "model", "query", "scoring", "user"]
+__all__ = ["alike", "config", "model", "query", "user"]

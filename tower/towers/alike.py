@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from turret.data.features.columns import Bag, Features
 from turret.data.ranges import distinct
 from turret.tower.layers.feature_layers import FeatureLayers, VectorLayer
-from turret.tower.towers.item import ItemTower
-from turret.tower.towers.model import TwoTowers
+from turret.tower.towers.model import ItemTower, TwoTowers
 from turret.tower.towers.query import QueryTower
 
 

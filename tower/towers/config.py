@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union
 from pydantic import BeforeValidator, Field, model_validator
 
 from turret.data.extras import kind_of, registry
-from turret.tower.config import ItemTowerConfig, ScoringConfig, Settings, Width
+from turret.tower.config import FeatureNames, Rate, ScoringConfig, Settings, Width
 from turret.tower.errors import TowerError
 from turret.tower.towers.gru import GruUserTower
 from turret.tower.towers.pooled import AttentiveUserTower, PooledUserConfig, PooledUserTower
@@ -41,6 +41,41 @@ else:
         Field(discriminator="kind"),
         BeforeValidator(_with_kind),
     ]
+
+
+class ItemTowerConfig(Settings):
+    """Inputs and layers of DSSM's item tower (Huang et al. 2013).
+
+    With `id` alone and no `hidden` layer an item's vector is its row of the id table. `features` names the
+    prepared item features to read; `"all"` reads all of them. `id_dropout` is the share of items whose id
+    training hides, so that features alone suffice for new items (DropoutNet, Volkovs et al. 2017).
+    """
+
+    id: bool = True
+    id_dropout: Rate = 0.0
+    features: FeatureNames = ()
+    feature_width: Width = 32
+    hidden: tuple[Width, ...] = ()
+    dropout: Rate = 0.0
+
+    @property
+    def is_table(self) -> bool:
+        """Whether an item's vector is its row of the id table."""
+        return self.id and not self.features and not self.hidden
+
+    @model_validator(mode="after")
+    def _dropout_has_a_target(self) -> "ItemTowerConfig":
+        if self.id_dropout and not (self.id and self.features):
+            raise ValueError(
+                f"item.id_dropout = {self.id_dropout} needs ids to drop and features to remain; set "
+                "item.id = true and item.features, or item.id_dropout = 0"
+            )
+        if self.dropout and not self.hidden:
+            raise ValueError(
+                f"item.dropout = {self.dropout} has no hidden layer to act on; set item.hidden, or "
+                "item.dropout = 0"
+            )
+        return self
 
 
 class TowerConfig(Settings):

@@ -1,36 +1,72 @@
-"""The two towers, whole or a chunk of examples at a time."""
+"""The two towers, whole or a chunk of examples at a time, and the scores between their vectors."""
 
 from collections.abc import Callable
+from typing import cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import normalize
 from torch.utils.checkpoint import checkpoint
 
 from turret.data.features.columns import Features
+from turret.tower.config import ScoringConfig
+from turret.tower.errors import TowerError
+from turret.tower.kernels.elementwise import Normalize
+from turret.tower.layers.feature_layers import feature_rows
 from turret.tower.layers.packed import PackedHistories, gather_rows
 from turret.tower.towers.config import USER_TOWERS, TowerConfig
-from turret.tower.towers.item import ItemTower
-from turret.tower.towers.scoring import scored_items, scored_users
-
-
-def in_chunks(compute: Callable[[Tensor], Tensor], rows: Tensor, size: int) -> Tensor:
-    """`compute(rows)` for rows [R], no more than `size` (0 for all) of them at once: [R, ...]."""
-    if not 0 < size < len(rows):
-        return compute(rows)
-    parts = (rows[start : start + size] for start in range(0, len(rows), size))
-    return torch.cat([_again(compute, part) for part in parts])
-
-
-def _again(compute: Callable[..., Tensor], *inputs: object) -> Tensor:
-    # The second pass has the random numbers of the first, so that dropout drops the same values.
-    computed: Tensor = checkpoint(compute, *inputs, use_reentrant=False)
-    return computed
-
+from turret.tower.towers.user import joined, perceptron
 
 # Rows that are this many times the catalog hold most of it: computing it whole is faster than sorting them.
 MANY = 2
 # The ready vectors of this many items are read from files at once.
 _VECTORS_AT_ONCE = 32_768
+
+
+class ItemTower(nn.Module):
+    """DSSM's item tower (Huang et al. 2013): id, letter trigrams, codes and numbers, then an MLP.
+
+    With the id alone and no hidden layer the vector *is* the row of the id table. Beside features the rows of
+    that table begin at zero, as for an item that was never trained on: only its features count.
+    """
+
+    def __init__(
+        self, config: TowerConfig, item_count: int, prepared: Features, table_device: str | None = None
+    ) -> None:
+        super().__init__()
+        item = config.item
+        names, width = item.features, item.feature_width
+        self.rows = feature_rows(names, width, prepared, "tower.item.features") if names else None
+        if not item.id and self.rows is None:
+            raise TowerError(
+                f"tower.item.id = false with tower.item.features = {item.features!r} leaves no "
+                "input for an item's vector; set id = true, or name features that the prepared data has."
+            )
+        self.item_count = item_count
+        self.table = nn.Embedding(item_count, config.dimension, device=table_device) if item.id else None
+        if self.table is not None:
+            nn.init.normal_(self.table.weight, std=config.dimension**-0.5)
+            if self.rows is not None:
+                nn.init.zeros_(self.table.weight)
+        self.id_dropout = item.id_dropout if self.rows else 0.0
+        self.mlp: nn.Module = nn.Identity()
+        if self.rows is not None or item.hidden:
+            width = (config.dimension if item.id else 0) + (self.rows.layers.width if self.rows else 0)
+            self.mlp = perceptron(width, item.hidden, config.dimension, item.dropout)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """The vectors of the item `rows` [B]: [B, D], before the scoring's normalisation."""
+        ids = None if self.table is None else self.table(rows)
+        if ids is not None and self.training and self.id_dropout:
+            ids = ids * (torch.rand(len(rows), 1, device=ids.device) >= self.id_dropout)
+        vectors: Tensor = self.mlp(joined(ids, None if self.rows is None else self.rows(rows)))
+        return vectors
+
+    def feature_reader(self) -> tuple[nn.Linear, int]:
+        """The first layer of the MLP; features are its last columns."""
+        assert self.rows is not None
+        layer = cast(nn.Linear, self.mlp.get_submodule("0"))
+        return layer, layer.in_features - self.rows.layers.width
 
 
 class KindLayer(nn.Module):
@@ -131,3 +167,68 @@ class TwoTowers(nn.Module):
         parts = (histories.part(slice(start, start + size)) for start in range(0, count, size))
         users = torch.cat([_again(self.user, part, vectors[events]) for part, events in parts])
         return scored_users(users, self.config.scoring)
+
+
+def in_chunks(compute: Callable[[Tensor], Tensor], rows: Tensor, size: int) -> Tensor:
+    """`compute(rows)` for rows [R], no more than `size` (0 for all) of them at once: [R, ...]."""
+    if not 0 < size < len(rows):
+        return compute(rows)
+    parts = (rows[start : start + size] for start in range(0, len(rows), size))
+    return torch.cat([_again(compute, part) for part in parts])
+
+
+def _again(compute: Callable[..., Tensor], *inputs: object) -> Tensor:
+    # The second pass has the random numbers of the first, so that dropout drops the same values.
+    computed: Tensor = checkpoint(compute, *inputs, use_reentrant=False)
+    return computed
+
+
+def scored_items(vectors: Tensor, scoring: ScoringConfig) -> Tensor:
+    """Item vectors [..., D] whose inner product with `scored_users` is scored.
+
+    They are unit rows for the cosine, and unchanged for the dot product. With `item_bias` the last column is
+    the bias, times the temperature that a score will be divided by, and the cosine is of the other columns.
+    """
+    return _scored(vectors, vectors[..., -1:] * scoring.temperature if scoring.item_bias else None, scoring)
+
+
+def scored_users(vectors: Tensor, scoring: ScoringConfig) -> Tensor:
+    """User vectors [..., D] whose inner product with `scored_items` is scored.
+
+    They are unit rows for the cosine, and unchanged for the dot product. With `item_bias` the last column is
+    1 in place of the tower's output: an item's bias counts once.
+    """
+    return _scored(vectors, torch.ones_like(vectors[..., -1:]) if scoring.item_bias else None, scoring)
+
+
+def _scored(vectors: Tensor, last: Tensor | None, scoring: ScoringConfig) -> Tensor:
+    """Vectors as the scoring needs them, with the column `last`, if there is one, in place of the last."""
+    directions = vectors if last is None else vectors[..., :-1]
+    if scoring.kind == "cosine" and torch.compiler.is_exporting():
+        directions = normalize(directions, dim=-1)  # ONNX has no form of our own function
+    elif scoring.kind == "cosine":
+        directions = Normalize.apply(directions)  # type: ignore[no-untyped-call] # torch annotates neither
+    return directions if last is None else torch.cat([directions, last], dim=-1)
+
+
+def paired_scores(users: Tensor, items: Tensor, scoring: ScoringConfig) -> Tensor:
+    """The score of each user vector [B, D] with its own item vector [B, D]: [B]."""
+    return signed_or_absolute((users * items).sum(dim=-1) / scoring.temperature, scoring)
+
+
+def cross_scores(users: Tensor, items: Tensor, scoring: ScoringConfig) -> Tensor:
+    """The scores of all user vectors [B, D] with the items [K, D], or each with its own [B, K, D]: [B, K]."""
+    # Dividing the B x D vectors is cheaper than dividing the B x K scores.
+    users = users / scoring.temperature
+    products = users @ items.T if items.dim() == 2 else torch.einsum("bd,bkd->bk", users, items)
+    return signed_or_absolute(products, scoring)
+
+
+def served_scores(users: Tensor, items: Tensor, scoring: ScoringConfig) -> Tensor:
+    """The scores [U, N] of user vectors [U, D] with the catalog [N, D], by the service's own arithmetic."""
+    return signed_or_absolute((users / scoring.temperature) @ items.T, scoring)
+
+
+def signed_or_absolute(scores: Tensor, scoring: ScoringConfig) -> Tensor:
+    """Scores [...] as they are, or without their sign where the scoring says so."""
+    return scores.abs() if scoring.absolute else scores

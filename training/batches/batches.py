@@ -165,7 +165,11 @@ class TrainingBatches:
 
     @classmethod
     def of(
-        cls, experiment: ExperimentConfig, data: PreparedData, batch_size: int | None = None
+        cls,
+        experiment: ExperimentConfig,
+        data: PreparedData,
+        batch_size: int | None = None,
+        targets: Targets | None = None,
     ) -> "TrainingBatches":
         """The batches of an experiment; `batch_size` replaces that of the experiment."""
         settings, user = experiment.training, experiment.tower.user
@@ -180,7 +184,7 @@ class TrainingBatches:
             user.reads_times,
             experiment.objective.candidates != "drawn",
             user.kinds,
-            Targets.of(experiment, data),
+            targets or Targets.of(experiment, data),
         )
 
     @property
@@ -214,6 +218,7 @@ class TrainingBatches:
         """Pack the events that the spans read, with a window for each target."""
         lengths = spans.counts
         targets = self.targets.only(ranges(spans.firsts, spans.ends - spans.firsts))
+        weights = torch.from_numpy(self.targets.weights(targets))
         negatives, negative_weights = None, None
         if self.negatives is not None:
             negatives, negative_weights = padded_negatives(self.negatives, targets)
@@ -222,7 +227,7 @@ class TrainingBatches:
             histories=self._histories(spans, targets, read),
             owners=torch.from_numpy(np.repeat(spans.users, read)),
             targets=torch.from_numpy(self.data.event_items[targets].astype(np.int64)),
-            weights=torch.from_numpy(self.targets.weights(targets)),
+            weights=weights,
             negatives=negatives,
             negative_weights=negative_weights,
             groups=None if self.groups is None else torch.from_numpy(self.groups[owners]),

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from turret.tower.layers.packed import PackedHistories
-from turret.tower.towers.model import TwoTowers
-from turret.tower.towers.scoring import served_scores
+from turret.tower.towers.model import TwoTowers, served_scores
 from turret.training.evaluation.ranking import USERS_A_BLOCK
 from turret.training.evaluation.top_rows import top_rows
 

@@ -13,8 +13,7 @@ from turret.data.ranges import ranges
 from turret.tower.config import ScoringConfig
 from turret.tower.layers.packed import PackedHistories
 from turret.tower.repeats import Slot
-from turret.tower.towers.model import TwoTowers
-from turret.tower.towers.scoring import served_scores
+from turret.tower.towers.model import TwoTowers, served_scores
 from turret.training.batches.batches import packed_kinds
 from turret.training.batches.event_times import packed_times
 from turret.training.errors import TrainingError
@@ -100,7 +99,7 @@ ScoresOf = Callable[[NDArray[np.int64]], Tensor]
 
 
 class ReusedScores:
-    """Like `tower.towers.scoring.served_scores`, but on the CPU, in memory that the next call overwrites.
+    """Like `tower.towers.model.served_scores`, but on the CPU, in memory that the next call overwrites.
 
     glibc before 2.38 does not reuse a freed block for an aligned block of the same size: with 400,000 items
     and 6,000 users, validation grew by 7 GB.

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from turret.data.features.feature import Feature
 from turret.data.files import scratch_folder
 from turret.tower.times import TIME_INPUTS
-from turret.tower.towers.model import TwoTowers
-from turret.tower.towers.scoring import scored_items, scored_users
+from turret.tower.towers.model import TwoTowers, scored_items, scored_users
 
 
 class ServedUserTower(nn.Module):

@@ -10,7 +10,7 @@ from turret.data.progress import counted
 from turret.tower.slots import with_slots
 from turret.training.checkpoint import Progress, save_tensors
 from turret.training.config.experiment import with_settings
-from turret.training.distributed import current_world, process_count
+from turret.training.distributed import WORLD, process_count
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import Relevant, means_of, slot_sets, validated_items, values_of
 from turret.training.evaluation.metrics import Values
@@ -59,7 +59,7 @@ def train(
             does not fit the data, a logger does not exist or is not installed, or as `check_same_run`.
     """
     check_loggers(loggers)
-    world = current_world()
+    world = WORLD.get()
     if max(world.size, process_count()) > 1:
         check_same_run(run)
     is_begun = resume and world.agreed((run.folder / CHECKPOINT).is_file())
@@ -134,7 +134,7 @@ def _refit(run: Run, data: PreparedData, epochs: int, report: Report) -> None:
         return
     experiment = with_settings(run.experiment, {"training.epochs": epochs})
     again = replace(run, folder=run.folder / REFIT, experiment=experiment)
-    world = current_world()
+    world = WORLD.get()
     is_begun = world.agreed((again.folder / CHECKPOINT).is_file())
     trainer = Trainer(again, with_validation(data), report)
     trainer.report(

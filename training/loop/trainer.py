@@ -25,7 +25,7 @@ from turret.training.checkpoint import (
 )
 from turret.training.config.experiment import TrainingConfig, named_settings
 from turret.training.config.metric import AUC
-from turret.training.distributed import backward, check_parts, current_world
+from turret.training.distributed import WORLD, backward, check_parts
 from turret.training.errors import DivergenceError, TrainingError
 from turret.training.evaluation.evaluation import (
     Relevant,
@@ -45,7 +45,7 @@ from turret.training.run import (
     Run,
     build_model,
 )
-from turret.training.used_items import wants_repeats
+from turret.training.used_items import Targets, wants_repeats
 
 Report = Callable[[str], None]
 # It is called after each evaluation with the epoch and the value; True ends the run.
@@ -83,16 +83,17 @@ class Trainer:
     ) -> None:
         experiment = run.experiment
         self.run, self.data, self.observe = run, data, observe
-        self.world = world = current_world()
+        self.world = world = WORLD.get()
         self.report = report if world.leads else lambda line: None  # process 0 reports for all
         self.settings: TrainingConfig = experiment.training
         self.device = pick_device(self.settings.device)
         products = matmul_dtype(self.device, self.settings.precision)
+        targets = Targets.of(experiment, data)
         self.model = build_model(experiment, data)
         self.model.to(self.device)
         self.model.chunk_size = self.settings.chunk_size
-        self.batches = TrainingBatches.of(experiment, data)
-        self.objective = build_objective(experiment, data, self.device).to(self.device)
+        self.batches = TrainingBatches.of(experiment, data, targets=targets)
+        self.objective = build_objective(experiment, data, self.device, targets).to(self.device)
         self.objective.products = products
         lazy, line = lazy_tables(self.model, self.settings, self.objective.sampler is not None)
         if line:
@@ -149,7 +150,7 @@ class Trainer:
                 recorder.record({f"validation/{self.metric}": state.validated[0][1]})
             while not state.finished:
                 speed = self._epoch(recorder)
-                state.seconds = recorder.seconds()
+                state.seconds = recorder.seconds
                 self._end_epoch(recorder, speed)
                 self.save()
         finally:
@@ -181,7 +182,7 @@ class Trainer:
 
     def _epoch(self, recorder: Recorder) -> float:
         """Make the remaining steps of an epoch, and return the number of examples per second."""
-        begun, examples = recorder.seconds(), self.progress.examples
+        begun, examples = recorder.seconds, self.progress.examples
         state, settings = self.progress, self.settings
         label = f"epoch {state.epoch + 1}/{settings.epochs}"
         batches = self._begin_epoch()
@@ -192,10 +193,10 @@ class Trainer:
                 if state.step % 50 == 1:
                     recorder.record({"loss/train": loss, "learning_rate": self.optimiser.learning_rate})
                 if settings.checkpoint_every and state.step % settings.checkpoint_every == 0:
-                    state.seconds = recorder.seconds()
+                    state.seconds = recorder.seconds
                     self.save()
                 advance(1)
-        return (state.examples - examples) / max(recorder.seconds() - begun, 1e-9)
+        return (state.examples - examples) / max(recorder.seconds - begun, 1e-9)
 
     def step(self, batch: Batch) -> float:
         """Make one optimiser step and return the loss."""

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from turret.tower.layers.packed import gather_rows
-from turret.tower.towers.scoring import cross_scores, paired_scores, signed_or_absolute
+from turret.tower.towers.model import cross_scores, paired_scores, signed_or_absolute
 from turret.training.losses.loss import loss
 from turret.training.losses.sampled import sampled_softmax
 from turret.training.objectives.blocked import blocked_softmax

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, logsigmoid, softplus
 
 from turret.tower.config import ScoringConfig
-from turret.tower.towers.scoring import cross_scores, scored_items
+from turret.tower.towers.model import cross_scores, scored_items
 from turret.training.errors import TrainingError
 from turret.training.objectives.contract import Examples, LossSettings, Objective, StepLoss, weighted_mean
 from turret.training.objectives.sampled import own_scores

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from turret.tower.config import ScoringConfig, Settings
 from turret.tower.layers.packed import ranges
-from turret.tower.towers.scoring import served_scores
+from turret.tower.towers.model import served_scores
 from turret.training.samplers.core.contract import Draw, GatheredBatch, Sampler
 from turret.training.samplers.core.settings import BuildContext
 

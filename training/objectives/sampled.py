@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from turret.tower.layers.packed import gather_rows
-from turret.tower.towers.scoring import cross_scores, paired_scores
+from turret.tower.towers.model import cross_scores, paired_scores
 from turret.training.errors import TrainingError
 from turret.training.objectives.blocked import blocked_softmax
 from turret.training.objectives.contract import (

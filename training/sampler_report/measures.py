@@ -12,8 +12,7 @@ from torch import Tensor
 
 from turret.data.prepared import PreparedData
 from turret.tower.config import ScoringConfig
-from turret.tower.towers.model import TwoTowers
-from turret.tower.towers.scoring import cross_scores, paired_scores
+from turret.tower.towers.model import TwoTowers, cross_scores, paired_scores
 from turret.training.batches.batches import TrainingBatches
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.errors import TrainingError

@@ -1,11 +1,11 @@
 """The answers of the service, typed; the published description of the API has its schemas from here.
 
-The answers about versions are in `turret.client.version_answers`.
+The answers about versions and rules are in `turret.client.version_answers`.
 """
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
 Id = int | str
 FieldKind = Literal["number", "boolean", "text", "numbers", "texts", "mixed", "none"]
@@ -305,50 +305,6 @@ class ItemWithdrawnAnswer(Answer):
     version: str
     id: Id
     withdrawn: Literal[True]
-    replicas_behind: tuple[str, ...] = ()
-    warning: str | None = None
-
-
-class RuleBoost(Answer):
-    """A number that is added to the scores of the items that a filter selects."""
-
-    filter: dict[str, Any]
-    by: float
-
-
-class RulePin(Answer):
-    """An item, and its position in an answer, from 1."""
-
-    item: Id
-    position: int
-
-
-class RuleAnswer(Answer):
-    """A stored rule, the times from and until which it applies, and the share of the users it is for."""
-
-    model_config = ConfigDict(validate_by_name=True, serialize_by_alias=True, defer_build=True)
-
-    filter: dict[str, Any] | None
-    cap: dict[str, int]
-    boost: tuple[RuleBoost, ...]
-    pin: tuple[RulePin, ...]
-    from_: str | None = Field(alias="from")
-    until: str | None
-    share: float
-    default: bool
-
-
-class RulesAnswer(Answer):
-    """The stored rules, and when and by which key they were set; null if they never were.
-
-    `behind` and `replicas_behind`: processes and replicas that don't have them yet; `warning`: they could
-    not be asked.
-    """
-
-    rules: dict[str, RuleAnswer]
-    since: str | None
-    who: str | None
-    behind: tuple[int, ...] = ()
     replicas_behind: tuple[str, ...] = ()
     warning: str | None = None
 

@@ -1,4 +1,4 @@
-"""All calls except those on versions; each function makes a `Call` of typed arguments for a client."""
+"""All calls except those on versions and rules; each function makes a `Call` for a client."""
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -7,13 +7,11 @@ from typing import Any, Unpack
 from turret.client import answers
 from turret.client.answers import Id
 from turret.client.requests import (
-    ACTIVATION_SECONDS,
     Call,
     Event,
     ItemChange,
     RankingRequest,
     RecommendRequest,
-    Rule,
     as_json,
     call,
     each,
@@ -192,22 +190,6 @@ def change_items(changes: Iterable[ItemChange]) -> Call[answers.ItemsChangedAnsw
 def withdraw_item(item_id: Id) -> Call[answers.ItemWithdrawnAnswer]:
     """Withdraw an item: no answer of any version has it until it is put back."""
     return call("DELETE", _item(item_id), answers.ItemWithdrawnAnswer)
-
-
-def rules() -> Call[answers.RulesAnswer]:
-    """Show the stored rules, and when and by which key they were set."""
-    return get("/v1/rules", answers.RulesAnswer)
-
-
-def set_rules(rules: Mapping[str, Rule]) -> Call[answers.RulesAnswer]:
-    """Replace all rules, in every worker of every replica; needs a key of the scope rules."""
-    return call("PUT", "/v1/rules", answers.RulesAnswer, {"rules": rules}, seconds=ACTIVATION_SECONDS)
-
-
-def roll_back_rules(since: str) -> Call[answers.RulesAnswer]:
-    """Replace the rules that were set at `since` by those before; needs a key of the scope rules."""
-    body = {"since": since}
-    return call("POST", "/v1/rules/rollback", answers.RulesAnswer, body, seconds=ACTIVATION_SECONDS)
 
 
 def fields() -> Call[answers.FieldsAnswer]:

@@ -1,6 +1,8 @@
-"""The answers about versions: the live one, activations, routes, and the comparison of two."""
+"""The answers about versions: the live one, activations, routes, stored rules, and the comparison of two."""
 
 from typing import Any, Literal
+
+from pydantic import ConfigDict, Field
 
 from turret.client.answers import Answer, Id, RecommendAnswer
 
@@ -201,3 +203,47 @@ class OverlapAnswer(Answer):
     overlap_mean: float
     overlap_histogram: tuple[int, ...]
     changed_first: float
+
+
+class RuleBoost(Answer):
+    """A number that is added to the scores of the items that a filter selects."""
+
+    filter: dict[str, Any]
+    by: float
+
+
+class RulePin(Answer):
+    """An item, and its position in an answer, from 1."""
+
+    item: Id
+    position: int
+
+
+class RuleAnswer(Answer):
+    """A stored rule, the times from and until which it applies, and the share of the users it is for."""
+
+    model_config = ConfigDict(validate_by_name=True, serialize_by_alias=True, defer_build=True)
+
+    filter: dict[str, Any] | None
+    cap: dict[str, int]
+    boost: tuple[RuleBoost, ...]
+    pin: tuple[RulePin, ...]
+    from_: str | None = Field(alias="from")
+    until: str | None
+    share: float
+    default: bool
+
+
+class RulesAnswer(Answer):
+    """The stored rules, and when and by which key they were set; null if they never were.
+
+    `behind` and `replicas_behind`: processes and replicas that don't have them yet; `warning`: they could
+    not be asked.
+    """
+
+    rules: dict[str, RuleAnswer]
+    since: str | None
+    who: str | None
+    behind: tuple[int, ...] = ()
+    replicas_behind: tuple[str, ...] = ()
+    warning: str | None = None

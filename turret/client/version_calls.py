@@ -1,9 +1,10 @@
-"""The calls on versions: the live one, activations, routes and comparisons."""
+"""The calls on versions and rules: the live version, activations, routes, comparisons, stored rules."""
 
+from collections.abc import Mapping
 from typing import Any, Unpack
 
 from turret.client import version_answers
-from turret.client.requests import ACTIVATION_SECONDS, Call, RecommendRequest, Routes, call, get
+from turret.client.requests import ACTIVATION_SECONDS, Call, RecommendRequest, Routes, Rule, call, get
 
 _COMPARISON = "/admin/comparison"
 
@@ -87,3 +88,19 @@ def overlap(
     return call(
         "GET", path, version_answers.OverlapAnswer, seconds=seconds, users=users, k=k, version=version
     )
+
+
+def rules() -> Call[version_answers.RulesAnswer]:
+    """Show the stored rules, and when and by which key they were set."""
+    return get("/v1/rules", version_answers.RulesAnswer)
+
+
+def set_rules(rules: Mapping[str, Rule]) -> Call[version_answers.RulesAnswer]:
+    """Replace all rules, in every worker of every replica; needs a key of the scope rules."""
+    return call("PUT", "/v1/rules", version_answers.RulesAnswer, {"rules": rules}, seconds=ACTIVATION_SECONDS)
+
+
+def roll_back_rules(since: str) -> Call[version_answers.RulesAnswer]:
+    """Replace the rules that were set at `since` by those before; needs a key of the scope rules."""
+    body = {"since": since}
+    return call("POST", "/v1/rules/rollback", version_answers.RulesAnswer, body, seconds=ACTIVATION_SECONDS)

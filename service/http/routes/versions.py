@@ -14,9 +14,8 @@ from turret.service.components import Components
 from turret.service.errors import ConflictError, InvalidFieldError, RequestError, ServiceError
 from turret.service.http.routes.dependencies import CHECKED, K, Parts, Reads, Recorded, json_response
 from turret.service.schemas.fields import VersionName, show_time
-from turret.service.schemas.requests import (
-    BOOSTS,
-    BOOSTS_OF_AN_ANSWER,
+from turret.service.schemas.requests import BOOSTS, BOOSTS_OF_AN_ANSWER
+from turret.service.schemas.version_requests import (
     ActivateRequest,
     ComparedRequest,
     ComparisonRequest,

@@ -257,7 +257,7 @@ class RedisHistory:
         position = _position([[after.encode()]])
         if position > last or (count >= ARRIVALS_KEPT and position < first):
             return None
-        events = self._decode(lambda rows: [_decode_arrival(fields) for _, fields in rows], entries)
+        events = self._decode(lambda rows: [Arrival(*orjson.loads(row)) for _, (_, row) in rows], entries)
         return Arrivals(_text(_position(entries[-1:])) if entries else after, events)
 
     async def _users_after(self, master: Node, cursor: int, count: int) -> tuple[int, list[str]]:
@@ -368,10 +368,6 @@ def encode_event(event: Event) -> bytes:
 
 def _encode_arrival(event: Event) -> bytes:
     return orjson.dumps([event_digest(event.user, event.event_id), event.item, event.time, event.kind])
-
-
-def _decode_arrival(fields: Sequence[bytes]) -> Arrival:
-    return Arrival(*orjson.loads(fields[1]))
 
 
 def _position(entries: Sequence[Any]) -> tuple[int, int]:

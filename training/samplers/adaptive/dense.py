@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from turret.tower.config import ScoringConfig
-from turret.tower.towers.scoring import cross_scores
+from turret.tower.towers.model import cross_scores
 from turret.training.errors import TrainingError
 from turret.training.samplers.core.contract import (
     CountingSampler,
