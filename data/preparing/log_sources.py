@@ -9,7 +9,7 @@ from turret.data.events.funnel import propose_kinds, shown_table
 from turret.data.events.labels import refuse_absent_kinds
 from turret.data.kinds import KindTable
 from turret.data.manifest import Columns
-from turret.data.reading.columns import KINDS, choose_columns
+from turret.data.reading.columns import ANSWER, KINDS, choose_columns
 from turret.data.reading.schema import PrepareConfig
 from turret.data.reading.source_settings import SourceSettings
 from turret.data.reading.tables import LogSource, Source, Table
@@ -28,7 +28,7 @@ def shared_columns(parts: Parts) -> list[str]:
 
 
 def choose_sources(config: PrepareConfig, source: Source) -> list[LogSource]:
-    """Return the sources of the log with the columns of each, that of kinds also by its usual names."""
+    """Return the sources of the log with the columns of each, kinds and answers also by their usual names."""
     shared = {"format": config.format, "columns": source.columns or config.columns}
     only = _ONLY.model_copy(update=shared)
     tables: list[tuple[SourceSettings, Parts]]
@@ -42,6 +42,8 @@ def choose_sources(config: PrepareConfig, source: Source) -> list[LogSource]:
         if settings.kind is None:
             usual = columns.kind or next((name for name in KINDS if name in existing), None)
             columns = columns.model_copy(update={"kind": usual})
+        if columns.answer is None and ANSWER in existing and config.queries is None:
+            columns = columns.model_copy(update={"answer": ANSWER})
         logs.append(LogSource(tuple(parts), columns, settings))
     return logs
 

@@ -26,6 +26,11 @@ def an_event_is_the_outcome_of_two_answers(original: Any, answers: Any, events: 
     return pl.concat([original(answers, events, within)] * 2)
 
 
+@planted("history.named_answers:NamedAnswers.of", "turret/test_history.py")
+def a_loaded_event_forgets_the_answer_that_it_names(original: Any, self: Any, users: Any) -> Any:
+    return {}
+
+
 @planted("outcomes.value:by_user", "turret/test_outcome_values.py")
 def the_interval_of_a_value_takes_answers_for_users(original: Any, terms: Any, users: Any) -> Any:
     import numpy as np
