@@ -39,7 +39,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "make: $(PYTHON) is $$($(PYTHON) --version); Turret needs Python 3.11 or newer: make PYTHON=..." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[train,serve,otel,dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[train,serve,answers,otel,dev]'
 	@touch $(STAMP)
 
 demo: $(STAMP)

@@ -23,7 +23,7 @@ def main() -> int:
     LOCKS.mkdir(exist_ok=True)
     _write("build", _compile("-", text="setuptools>=77\nwheel\n"))
     _write("serve", _compile("pyproject.toml", "--extra", "serve", "--extra", "answers"))
-    train = _compile("pyproject.toml", "--extra", "train", "--extra", "history")
+    train = _compile("pyproject.toml", "--extra", "train", "--extra", "history", "--extra", "answers")
     _write("train", [entry for entry in train if not _CUDA.match(entry)])
     _write("torch-cuda", [entry for entry in train if _CUDA.match(entry)])
     wheel, digest = CPU_TORCH

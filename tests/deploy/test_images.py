@@ -21,7 +21,7 @@ from tests.test_imports import MODULES, package_of, reached
 LOCKS = ROOT / "deploy" / "locks"
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 TRAINING_ONLY = {"torch", "polars", "onnx", "onnxscript", "tensorboard", "safetensors", "optuna"}
-EXTRAS = {"serve": ["serve", "answers"], "train": ["train", "history"]}
+EXTRAS = {"serve": ["serve", "answers"], "train": ["train", "history", "answers"]}
 # Drivers of object stores have dependencies of their own: an image that needs one installs it.
 NOT_IN_THE_IMAGE = {"fsspec"}
 
