@@ -50,7 +50,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@touch $(INSTALLED)
 
 $(STAMP): $(INSTALLED)
-	$(INSTALL) '.[train,serve,otel,dev]'
+	$(INSTALL) '.[train,serve,answers,otel,dev]'
 	@touch $(STAMP)
 
 demo: $(INSTALLED)

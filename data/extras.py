@@ -24,7 +24,7 @@ _MODULES = {
     "otel": "opentelemetry",
     "mlflow": "mlflow",
     "gcs": "gcsfs",
-    "pandas": "pyarrow",
+    "answers": "pyarrow",
     "milvus": "pymilvus",
     "spark": "pyspark",
     "sql": "adbc_driver_manager adbc_driver_postgresql duckdb pymysql",

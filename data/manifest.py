@@ -43,6 +43,7 @@ class Columns(_Record):
     label: str | None = None
     negatives: str | None = None
     session: str | None = None
+    answer: str | None = None
 
 
 class FileHash(_Record):

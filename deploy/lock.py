@@ -22,8 +22,8 @@ def main() -> int:
     """Write all locks; returns the exit status."""
     LOCKS.mkdir(exist_ok=True)
     _write("build", _compile("-", text="setuptools>=77\nwheel\n"))
-    _write("serve", _compile("pyproject.toml", "--extra", "serve"))
-    train = _compile("pyproject.toml", "--extra", "train", "--extra", "history")
+    _write("serve", _compile("pyproject.toml", "--extra", "serve", "--extra", "answers"))
+    train = _compile("pyproject.toml", "--extra", "train", "--extra", "history", "--extra", "answers")
     _write("train", [entry for entry in train if not _CUDA.match(entry)])
     _write("torch-cuda", [entry for entry in train if _CUDA.match(entry)])
     wheel, digest = CPU_TORCH

@@ -57,8 +57,9 @@ def load_histories(
         if isinstance(events, PreparedData):
             return load_events(events, where)
         overrides = log_settings(user, item, time, settings)
-        with table_paths(events) as (source, _), prepared_log(source, overrides, _LOG.info) as prepared:
-            return load_events(prepared, where)
+        with table_paths(events) as (source, _), prepared_log(source, overrides, _LOG.info) as log:
+            prepared, answers_of = log
+            return load_events(prepared, where, answers_of)
 
     try:
         asyncio.get_running_loop()

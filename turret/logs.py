@@ -11,7 +11,7 @@ from turret.arguments import checked, local_folder
 from turret.data.configuration import load_configuration
 from turret.data.errors import DataError, MissingExtraError, SourceError, path_of
 from turret.data.events.dropped_rows import headline_of
-from turret.data.extras import EXTRA_OF, install_command
+from turret.data.extras import install_command
 from turret.data.files import scratch_folder
 from turret.data.object_stores import Place, is_url
 from turret.data.prepared import PreparedData
@@ -163,7 +163,7 @@ def _path(name: str, table: Table, work: Path) -> Place:
     except ImportError as error:  # tables of pandas are exported by PyArrow
         raise MissingExtraError(
             f"{name} can't be read from a {type(table).__name__} without pyarrow; "
-            f"run: {install_command(EXTRA_OF['pyarrow'])}"
+            f"run: {install_command('pandas')}"
         ) from error
     except OSError:
         raise

@@ -1,3 +1,3 @@
-"""The answer log: the form of its ids and files, and its reader."""
+"""The answer log: the form of its ids and files, its readers, and the outcomes of its answers."""
 
-__all__ = ["form", "log"]
+__all__ = ["events", "files", "form", "log", "outcomes"]

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
 
-from turret.data.errors import ConfigurationError
+from turret.data.errors import ConfigurationError, EmptyDataError, SourceError
 
 LIVE, CANARY = ROUTES = ("live", "canary")
 MINUTE = 60_000  # milliseconds
@@ -82,3 +82,29 @@ def minute_of(path: Path) -> int | None:
     except ValueError:
         return None
     return int(minute.replace(tzinfo=UTC).timestamp()) * 1_000
+
+
+def files_of(folder: Path, first: int | None = None, last: int | None = None) -> list[Path]:
+    """Return the files with answers of first <= time < last, in milliseconds since 1970, by minute.
+
+    An answer is written into the minute of its time, or into a neighbour if the clock was set. Files that are
+    not complete have another name. Raises SourceError for no folder, and EmptyDataError for one without
+    files of this time.
+    """
+    if not folder.is_dir():
+        raise SourceError(f"{folder} is no folder; name the folder of the service's answer log")
+    minutes = {path: minute_of(path) for path in sorted(folder.glob("*/*.parquet"))}
+    chosen = [
+        path
+        for path, minute in minutes.items()
+        if minute is not None
+        and (first is None or minute > first - 2 * MINUTE)
+        and (last is None or minute < last + MINUTE)
+    ]
+    if not chosen:
+        there = f"{len(minutes):,} files of Parquet, none of this time" if minutes else "no file of the log"
+        raise EmptyDataError(
+            f"{folder} has no answers ({there}); the log is a folder like 2026-05-01 with files like "
+            "1230_0.parquet, or name another time"
+        )
+    return chosen

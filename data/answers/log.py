@@ -4,8 +4,8 @@ from pathlib import Path
 
 import polars as pl
 
-from turret.data.answers.form import MINUTE, minute_of
-from turret.data.errors import EmptyDataError, SourceError, brief
+from turret.data.answers.form import files_of
+from turret.data.errors import SourceError, brief
 
 SCHEMA = pl.Schema(
     {
@@ -35,23 +35,7 @@ def read_answers(folder: Path, first: int | None = None, last: int | None = None
     Raises EmptyDataError for a folder without answers of the range, SourceError for a file that is damaged or
     has other columns.
     """
-    if not folder.is_dir():
-        raise SourceError(f"{folder} is no folder; name the folder of the service's answer log")
-    minutes = {path: minute_of(path) for path in sorted(folder.glob("*/*.parquet"))}
-    # An answer is written into the minute of its time, or into a neighbour if the clock was set.
-    chosen = [
-        path
-        for path, minute in minutes.items()
-        if minute is not None
-        and (first is None or minute > first - 2 * MINUTE)
-        and (last is None or minute < last + MINUTE)
-    ]
-    if not chosen:
-        there = f"{len(minutes):,} files of Parquet, none of this time" if minutes else "no file of the log"
-        raise EmptyDataError(
-            f"{folder} has no answers ({there}); the log is a folder like 2026-05-01 with files like "
-            "1230_0.parquet, or name another time"
-        )
+    chosen = files_of(folder, first, last)
     for path in chosen:
         _check(path)
     answers = pl.scan_parquet(chosen, schema=SCHEMA, extra_columns="ignore", glob=False)

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +208,24 @@ class Log:
         types = pl.concat(none, how="vertical_relaxed").schema
         return [rows.then(lambda frame: frame.cast(types)) for rows in values]
 
+    def named_answers(self) -> pl.DataFrame:
+        """Return the events that name an answer: `user` and `item` as texts, `time`, `kind` and `answer`.
+
+        `kind` is the code of the kind, null where all events are alike. Answers are texts as the source has
+        them, without blanks around them.
+        """
+        types = {"user": pl.String, "item": pl.String, "time": pl.Int64, "kind": pl.Int8, "answer": pl.String}
+        frames = [pl.DataFrame(schema=types)]
+        for source in self.sources:
+            schema = source.rows.schema()
+            if "raw_answer" in schema:
+                columns = {name: pl.col(name) for name in ("user", "item", "time")}
+                columns["kind"] = pl.col(KIND) if KIND in schema else pl.lit(None)
+                columns["answer"] = pl.col("raw_answer").cast(pl.String).str.strip_chars()
+                with readable(source.path):
+                    frames.append(source.rows.collect(partial(_named, columns, pl.Schema(types))))
+        return pl.concat(frames)
+
     @property
     def malformed(self) -> list[BadRows]:
         """The lines of each source that are no rows."""
@@ -281,3 +299,9 @@ class Log:
             if verdict.startswith(source.prefix) and len(examples) < EXAMPLES:
                 examples += source.examples(verdict.removeprefix(source.prefix), condition)
         return examples[:EXAMPLES]
+
+
+def _named(columns: Mapping[str, pl.Expr], types: pl.Schema, frame: pl.LazyFrame) -> pl.LazyFrame:
+    """Choose the `columns` of the events with an answer, in these types."""
+    events = frame.filter(pl.col(VERDICT).is_null()).select(**columns).cast(types)
+    return events.filter(pl.col("answer").str.len_chars() > 0)

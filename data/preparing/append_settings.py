@@ -77,7 +77,8 @@ def appended_settings(
             raise ConfigurationError(
                 f"the {name} of {old.folder} have features or fields; name their file with --{name}"
             )
-    for role in ("user", "item", "time", "weight", "quantity", "kind"):  # `_columns` finds all by name
+    # `_columns` finds all by name.
+    for role in ("user", "item", "time", "weight", "quantity", "kind", "answer"):
         moved["columns"][role] = None
     return override(
         PrepareConfig, moved, {name: overrides[name] for name in overrides if name not in ("items", "users")}

@@ -9,7 +9,7 @@ from turret.data.events.funnel import propose_kinds, shown_table
 from turret.data.events.labels import refuse_absent_kinds
 from turret.data.kinds import KindTable
 from turret.data.manifest import Columns
-from turret.data.reading.columns import KINDS, choose_columns
+from turret.data.reading.columns import ANSWER, KINDS, choose_columns
 from turret.data.reading.schema import PrepareConfig
 from turret.data.reading.source_settings import SourceSettings
 from turret.data.reading.tables import LogSource, Source, Table
@@ -32,8 +32,8 @@ def choose_sources(
 ) -> tuple[list[LogSource], KindTable, str]:
     """Return the sources of the log with the columns of each, the table of kinds, and sentences about it.
 
-    The sentences are about a proposed table. The column of kinds has its usual names, too; without a table,
-    it counts where it is named. Raises ColumnError as `choose_columns` and `_proposed` do, and as
+    The sentences are about a proposed table. The columns of kinds and answers have their usual names, too;
+    without a table, kinds count where their column is named. Raises ColumnError as `choose_columns` and `_proposed` do, and as
     `refuse_absent_kinds` does unless the log is continued.
     """
     shared = {"format": config.format, "columns": source.columns or config.columns}
@@ -49,6 +49,8 @@ def choose_sources(
         if settings.kind is None:
             usual = columns.kind or next((name for name in KINDS if name in existing), None)
             columns = columns.model_copy(update={"kind": usual})
+        if columns.answer is None and ANSWER in existing and config.queries is None:
+            columns = columns.model_copy(update={"answer": ANSWER})
         logs.append(LogSource(tuple(parts), columns, settings))
     kinds, note = config.kinds, ""
     may_have = logs[0].columns.kind is not None or config.kinds_auto

@@ -69,7 +69,11 @@ if TYPE_CHECKING:
 
 
 def prepare(
-    config: PrepareConfig, target: Path, overwrite: bool = False, engine: str | None = None
+    config: PrepareConfig,
+    target: Path,
+    overwrite: bool = False,
+    engine: str | None = None,
+    on_log: Callable[[Log], object] | None = None,
 ) -> PrepareReport:
     """Validate, filter and split the events of `config`, and write them to the folder `target`.
 
@@ -81,7 +85,7 @@ def prepare(
     `engine`, the master of a
     Spark cluster or "local", Spark reads and sorts the log into the same output; its workers share the
     log and the parent folder of `target` with this process. The call waits while another command writes
-    `target`.
+    `target`. `on_log` receives the validated log while its files are there.
 
     Raises DataError: for columns that do not exist, for bad rows unless they are to be dropped, when nothing
     is left, when `target` exists and `overwrite` is false, and as `data.spark.session.spark_session` does.
@@ -108,6 +112,8 @@ def prepare(
                     reader.write_table(str(url).removeprefix(TABLE), copies[url])
             source = open_source(files, Path(work), copies, reader)
             ingested = ingest_source(config, source, Path(work), reader, read)
+            if on_log is not None:
+                on_log(ingested.log)
             forms = [config.format, *(settings.format for settings in config.sources)]
             nulls = dict.fromkeys(entry for form in forms for entry in form.nulls if "=" in entry)
             if nulls:

@@ -16,6 +16,8 @@ _NAMES = {
 }
 KINDS = ("event_type", "event", "kind", "action", "behavior", "behavior_type", "interaction")
 """Usual names of a column of kinds, which is looked for where kinds are wanted."""
+ANSWER = "answer_id"
+"""The usual name of a column with ids of answers, as `turret history dump` writes it."""
 USUAL = {role: names.split() for role, names in _NAMES.items()}
 """Usual names of the columns of each role."""
 ONE_ROW_AN_EVENT = "write one row for each event, that is, explode lists and flatten records into columns"
@@ -31,7 +33,7 @@ def choose_columns(settings: ColumnSettings, existing: Sequence[str], where: str
     """
     session, time = settings.session, None
     usual = [name for name in USUAL["user"] if name != session]
-    others = ("weight", "quantity", "kind", "label", "negatives", "session")
+    others = ("weight", "quantity", "kind", "label", "negatives", "session", "answer")
     named = {role: name for role in others if (name := getattr(settings, role)) is not None}
     try:
         if session is not None and settings.user is None and not {*usual} & {*existing}:

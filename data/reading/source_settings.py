@@ -102,6 +102,9 @@ class ColumnSettings(Settings):
     label: str | None = column("Of labels: 1 for an event, 0 or -1 for an item not chosen.")
     negatives: str | None = column("Of the items that were not chosen instead: an id or a list.")
     session: str | None = column("Of sessions or orders: baskets, and the users of events without one.")
+    answer: str | None = column(
+        "Of the ids of answers that events name, for turret history load (answer_id).", "answer-column"
+    )
     item_id: str | None = column("Of ids in the items file.")
     user_id: str | None = column("Of ids in the users file.")
     time_unit: Literal["auto", "seconds", "milliseconds", "microseconds", "nanoseconds", "number"] = option(

@@ -3,8 +3,9 @@
 import json
 import re
 import subprocess
+import sys
 import tomllib
-from importlib.metadata import requires, version
+from importlib.metadata import packages_distributions, requires, version
 from typing import Any
 
 import pytest
@@ -15,11 +16,14 @@ from packaging.utils import canonicalize_name
 
 from deploy import sbom
 from tests.support.places import ROOT
+from tests.test_imports import MODULES, package_of, reached
 
 LOCKS = ROOT / "deploy" / "locks"
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 TRAINING_ONLY = {"torch", "polars", "onnx", "onnxscript", "tensorboard", "safetensors", "optuna"}
-EXTRAS = {"serve": ["serve"], "train": ["train", "history"]}
+EXTRAS = {"serve": ["serve", "answers"], "train": ["train", "history", "answers"]}
+# Drivers of object stores have dependencies of their own: an image that needs one installs it.
+NOT_IN_THE_IMAGE = {"fsspec"}
 
 
 def listed(target: str) -> list[Requirement]:
@@ -70,6 +74,16 @@ def test_the_serving_image_gets_nothing_of_training_and_the_other_nothing_that_s
     assert training >= TRAINING_ONLY
     assert not training & {"fastapi", "uvicorn", "pytest"}
     assert not (serving | locked((LOCKS / "serve.txt").read_text("utf-8")).keys()) & TRAINING_ONLY
+
+
+def test_the_serving_image_has_every_package_that_a_module_of_the_service_imports() -> None:
+    """Inside functions too: a documented setting, such as TURRET_ANSWER_LOG, must not refuse to start."""
+    service = [module for module in MODULES if package_of(module) == "service"]
+    imported = set().union(*map(reached, service)) - sys.stdlib_module_names
+    locks, packages = locked((LOCKS / "serve.txt").read_text("utf-8")), packages_distributions()
+    missing = {name for name in imported if not locks.keys() & map(canonicalize_name, packages[name])}
+    assert missing == NOT_IN_THE_IMAGE
+    assert "pyarrow" in imported
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in LOCKS.glob("*.txt")))

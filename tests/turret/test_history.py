@@ -263,6 +263,48 @@ def test_raw_events_of_several_sources_are_loaded_as_one_log(address: str, tmp_p
     assert {(event.item, event.kind) for event in stored(address, "a")} == {("x", "view"), ("y", "buy")}
 
 
+@pytest.mark.parametrize("column", ["answer_id", "led_by"])
+def test_events_of_a_log_keep_the_answers_that_they_name(address: str, tmp_path: Path, column: str) -> None:
+    """Of equal events as many name an answer as in the log; other texts are told, and are no answers."""
+    rows = [
+        ("7", "x", 0, "buy", "a" * 32),
+        ("7", "x", 0, "buy", ""),
+        ("7", "x", 0, "return", "b" * 32),
+        ("7", "y", 1, "buy", "an answer"),
+        ("8", "x", 0, "buy", ""),
+        ("9", "z", 2, "view", "c" * 32),
+    ]
+    lines = [f"{user},{item},{START + time},{kind},{answer}" for user, item, time, kind, answer in rows]
+    (tmp_path / "log.csv").write_text("\n".join([f"{HEAD[:-1]},kind,{column}", *lines]) + "\n")
+    kinds = ["--kind", "buy", "--kind", "view=signal", "--kind", "return=negative"]
+    words = [*kinds, "--kind-column", "kind", "--store", address]
+    words += [] if column == "answer_id" else ["--answer-column", column]
+    said = output("history", "load", "log.csv", *words, folder=tmp_path)
+    assert "3 events with the id of an answer" in said
+    assert "1 event with a text for an answer that is not 32 hexadecimal digits" in said
+    named = [(event.item, event.kind, event.answer_id) for event in stored(address, "7")]
+    assert sorted(named, key=str) == [
+        ("x", "buy", "a" * 32),
+        ("x", "buy", None),
+        ("x", "return", "b" * 32),
+        ("y", "buy", None),
+    ]
+    assert [event.answer_id for user in ("8", "9") for event in stored(address, user)] == [None, "c" * 32]
+
+
+def test_answers_of_stored_events_survive_a_dump_and_a_load(tmp_path: Path) -> None:
+    first, second = (f"sqlite:///{tmp_path}/{name}.sqlite" for name in ("first", "second"))
+    events = [Event(f"e{place}", "a", place % 2, MOMENT + place, None, f"{place:032x}") for place in range(4)]
+    append(first, *events, Event("s", "session:v", 1, MOMENT, None, "f" * 32))
+    dump_histories(Settings(store=first), ALL, tmp_path / "e.parquet")
+    words = ("--session", "session_id", "--store", second)
+    output("history", "load", "e.parquet", *words, folder=tmp_path)
+    for user in ("a", "session:v"):
+        answers = [[event.answer_id for event in stored(store, user)] for store in (first, second)]
+        assert answers[0] == answers[1]
+        assert None not in answers[0]
+
+
 def test_doubtful_rows_of_raw_events_are_told(tmp_path: Path) -> None:
     rows = f"a ,x,{START},False\na,y,{START + 1},True\na,z,2900000000,False\nb,z,2900000000,False\n"
     (tmp_path / "log.csv").write_text(HEAD[:-1] + ",refunded\n" + rows)
@@ -367,7 +409,8 @@ def test_a_failure_leaves_the_file_of_before(tmp_path: Path, monkeypatch: pytest
 
 
 def logged(data: PreparedData, **kept: int) -> list[Event]:
-    portions = logged_events(data, **KEPT | kept)
+    limits = KEPT | kept
+    portions = logged_events(data, limits["newest"], limits["oldest"], limits["now"])
     return [one for _, users in portions for user in users for one in user]
 
 

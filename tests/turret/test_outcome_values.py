@@ -11,10 +11,11 @@ import pytest
 import turret
 from tests.support.command_line import invoke, output
 from tests.support.trained import trained_shop
-from tests.turret.test_outcomes import DAY, HOUR, NOON, answer, events_of, log_of
+from tests.turret.test_outcomes import DAY, HOUR, NOON, answer, frame_of
 from turret.data.answers.form import minute_file, visitor_of
 from turret.data.errors import DataError
 from turret.data.synthetic.answers import KEY
+from turret.outcomes.attribution import EVENTS
 from turret.outcomes.replay import replay
 from turret.outcomes.value import Logged, by_user, logistic, value_of
 from turret.tower.bundle.golden import load
@@ -140,7 +141,8 @@ def test_a_version_answers_each_request_with_the_history_before_it() -> None:
     rows = [(visitor_of(user, KEY), user, item, NOON + time, None, None) for user, item, time in bought]
     times = [(1, "ann"), (2 * HOUR, "ann"), (10, "eve")]
     answers = [answer(time, user, *model_items[:5]) for time, user in times]
-    log = replay(bundle, log_of(*answers), events_of(*rows), events_of(), DAY)
+    events = pl.DataFrame(list(rows), schema=EVENTS, orient="row")
+    log = replay(bundle, frame_of(*answers).lazy(), events, events.clear(), DAY)
     model = turret.load(shop.bundles / "ids")
     for place, history in ((0, model_items[:1]), (2, model_items[:2]), (1, [])):
         expected = [str(item.id) for item in model.recommend(history, 5)]
@@ -157,7 +159,7 @@ def test_the_command_refuses_a_log_that_says_nothing_about_a_version(tmp_path: P
     rows = [answer(number, f"u{number}", "i0001", "i0002") for number in range(50)]
     path = minute_file(tmp_path / "answers", NOON, "0")
     path.parent.mkdir(parents=True)
-    log_of(*rows).collect().write_parquet(path)
+    frame_of(*rows).write_parquet(path)
     (tmp_path / "key").write_bytes(KEY)
     (tmp_path / "log.csv").write_text("user_id,item_id,timestamp\nu1,i0001,1777600000\nu1,i0002,1777600001\n")
     store = ("--store", f"sqlite:///{tmp_path}/history.sqlite")

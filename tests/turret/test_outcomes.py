@@ -1,22 +1,27 @@
 """`turret outcomes`: events that are outcomes of answers, and the canary beside the live version."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
 
 from tests.support.command_line import invoke, output
+from turret.data.answers.attribution import Attribution
+from turret.data.answers.events import EventCollector, OutcomeEvents
+from turret.data.answers.files import COLUMNS
 from turret.data.answers.form import answer_id_of, minute_file, visitor_of
 from turret.data.answers.log import SCHEMA
+from turret.data.answers.outcomes import Outcomes, outcomes_of
 from turret.data.errors import ConfigurationError, EmptyDataError
 from turret.data.synthetic.answers import KEY, AnswersConfig, answer_tables
 from turret.data.synthetic.synthesis import synthesise_answers
 from turret.outcomes.attribution import EVENTS, attribute, with_kinds
-from turret.outcomes.report import Outcomes, outcomes_of
+from turret.service.stores.contract import Event
 
 HOUR, DAY = 3_600_000, 86_400_000
 NOON = 1_777_636_800_000  # 2026-05-01T12:00:00Z
@@ -41,68 +46,129 @@ def answer(time: int, user: str, *items: str, route: str = "live", number: int =
     }
 
 
-def log_of(*rows: dict[str, Any]) -> pl.LazyFrame:
-    return pl.DataFrame(list(rows), schema=SCHEMA).lazy()
+class Blocks:
+    """Answers in blocks of some rows, as a log has them in files."""
+
+    def __init__(self, *rows: dict[str, Any], size: int = 20_000) -> None:
+        self.table = pa.Table.from_pylist(sorted(rows, key=lambda row: row["time"]), COLUMNS)
+        self.size = size
+
+    def blocks(self, *columns: str) -> Iterator[pa.Table]:
+        for first in range(0, len(self.table), self.size):
+            yield self.table.slice(first, self.size).select(columns)
 
 
-def event(
-    time: int, user: str, item: str, answer_id: str | None = None, kind: str | None = "buy"
-) -> tuple[Any, ...]:
-    return visitor_of(user, KEY), user, item, NOON + time, kind, answer_id
+def frame_of(*rows: dict[str, Any]) -> pl.DataFrame:
+    return pl.DataFrame(list(rows), schema=SCHEMA)
 
 
-def events_of(*rows: tuple[Any, ...]) -> pl.DataFrame:
-    return pl.DataFrame(list(rows), schema=EVENTS, orient="row")
+def event(time: int, user: str, item: str, answer_id: str | None = None, kind: str | None = "buy") -> Event:
+    return Event(f"{user}{time}{item}", user, item, NOON + time, kind, answer_id)
 
 
-def places(answers: pl.LazyFrame, events: pl.DataFrame) -> list[tuple[str, int, str]]:
-    """The id, the place and the item of each outcome within an hour."""
-    outcomes = attribute(answers, events, HOUR).select("answer_id", "place", "item")
-    return sorted(outcomes.iter_rows())
+def events_of(*events: Event, kinds: Sequence[str] = ()) -> OutcomeEvents:
+    collector = EventCollector(KEY, kinds)
+    for each in events:  # one by one, as a store has them in pages
+        collector.add([each])
+    return collector.events()
 
 
-def test_an_event_that_names_an_answer_is_its_outcome_at_the_items_place() -> None:
-    first, second = answer(0, "ann", "a", "b"), answer(HOUR, "ann", "b", "c")
-    events = events_of(
+def outcomes(answers: Blocks, *events: Event, values: dict[str, float] | None = None) -> Outcomes:
+    """The outcomes within an hour."""
+    return outcomes_of(answers, lambda first: events_of(*events), HOUR, values)
+
+
+def places(answers: Sequence[dict[str, Any]], *events: Event, size: int) -> list[tuple[str, int, str]]:
+    """The id, the place and the item of each outcome within an hour, of answers in blocks of a size."""
+    found = Attribution(events_of(*events), HOUR)
+    for table in Blocks(*answers, size=size).blocks(*COLUMNS.names):
+        found.add(table, np.zeros(len(table), np.int64))
+    rows = zip(found.answers.astype(str), found.places, (each.item for each in events), strict=True)
+    return sorted((str(name), int(place), str(item)) for name, place, item in rows if name)
+
+
+@pytest.mark.parametrize("size", [1, 10])
+def test_an_event_that_names_an_answer_is_its_outcome_at_the_items_place(size: int) -> None:
+    first, second = answer(0, "ann", "a", "b"), answer(HOUR, "ann", "b", "c", "b")
+    events = [
         event(3 * HOUR, "ann", "b", first["answer_id"]),  # the newest answer with b is another one
         event(9 * HOUR, "bob", "c", second["answer_id"]),  # under another name, after a login
+        event(9 * HOUR, "ann", "b", second["answer_id"]),  # shown twice: the first place
         event(HOUR, "ann", "c", first["answer_id"]),  # it never showed c
         event(HOUR, "ann", "a", "0" * 32),  # no such answer
-    )
-    expected = sorted([(first["answer_id"], 2, "b"), (second["answer_id"], 2, "c")])
-    assert places(log_of(first, second), events) == expected
+    ]
+    named = [(first["answer_id"], 2, "b"), (second["answer_id"], 2, "c"), (second["answer_id"], 1, "b")]
+    assert places([first, second], *events, size=size) == sorted(named)
 
 
-def test_an_event_without_a_name_belongs_to_the_newest_answer_with_the_item() -> None:
+@pytest.mark.parametrize("size", [1, 10])
+def test_an_event_without_a_name_belongs_to_the_newest_answer_with_the_item(size: int) -> None:
     old, new, other = answer(0, "ann", "a", "b"), answer(1_000, "ann", "b"), answer(2_000, "bob", "a")
-    events = events_of(
+    events = [
         event(1_500, "ann", "b"),
         event(1_500, "ann", "a"),
+        event(HOUR, "ann", "a"),
         event(HOUR + 1, "ann", "a"),  # too late for the old one
         event(-1, "ann", "a"),  # before
         event(1_500, "bob", "a"),  # before the answer to bob
         event(1_500, "ann", "z"),
-    )
-    expected = sorted([(new["answer_id"], 1, "b"), (old["answer_id"], 1, "a")])
-    assert places(log_of(new, other, old), events) == expected
+    ]
+    old_one = (old["answer_id"], 1, "a")
+    expected = sorted([(new["answer_id"], 1, "b"), old_one, old_one])
+    assert places([new, other, old], *events, size=size) == expected
+
+
+def by_search(rows: Sequence[dict[str, Any]], *events: Event) -> list[tuple[str, int, str]]:
+    """`places` by the definition: each event looks through all answers."""
+    expected = []
+    for each in events:
+        visitor, item = visitor_of(each.user, KEY), str(each.item)
+        fitting = [
+            row
+            for row in rows
+            if item in row["items"]
+            and (
+                row["visitor"] == visitor and 0 <= each.time - row["time"] <= HOUR
+                if each.answer_id is None
+                else row["answer_id"] == each.answer_id
+            )
+        ]
+        if fitting:
+            newest = max(fitting, key=lambda row: (row["time"], row["answer_id"]))
+            expected.append((newest["answer_id"], newest["items"].index(item) + 1, item))
+    return sorted(expected)
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 40])
+def test_attribution_is_that_of_a_search_through_all_answers(size: int) -> None:
+    random = np.random.default_rng(size)
+    for _ in range(5):
+        rows = [
+            answer(int(time), f"u{random.integers(4)}", *random.choice(list("abcdef"), 3), number=number)
+            for number, time in enumerate(random.integers(0, 300, 40) * 36_000)
+        ]
+        events = []
+        for time in random.integers(0, 400, 60) * 36_000:
+            name = random.choice([row["answer_id"] for row in rows]) if random.random() < 0.3 else None
+            user, item = f"u{random.integers(5)}", str(random.choice(list("abcdefg")))
+            events.append(event(int(time), user, item, name))
+        assert places(rows, *events, size=size) == by_search(rows, *events)
 
 
 def test_each_event_counts_once() -> None:
     """Though the answer is in the log twice, showed the item twice, and other answers showed it too."""
     twice, before = answer(0, "ann", "a", "a"), answer(-1_000, "ann", "a")
-    events = events_of(
-        event(10, "ann", "a"), event(20, "ann", "a"), event(30, "ann", "a", twice["answer_id"])
-    )
-    result = outcomes_of(log_of(before, twice, twice), events, HOUR)
-    (row,) = result.rows
-    assert (row["answers"], row["outcomes"]) == (2, 3)
-    assert row["with_outcome"] == 0.5
+    events = event(10, "ann", "a"), event(20, "ann", "a"), event(30, "ann", "a", twice["answer_id"])
+    for size in (1, 10):
+        (row,) = outcomes(Blocks(before, twice, twice, size=size), *events).rows
+        assert (row["answers"], row["outcomes"]) == (2, 3)
+        assert row["with_outcome"] == 0.5
 
 
 def test_a_row_has_the_shares_of_its_places_and_the_revenue() -> None:
     answers = [answer(0, "ann", "a", "b"), answer(1, "bob", "c", "a"), answer(2, "", "a")]
-    events = events_of(event(5, "ann", "b"), event(6, "bob", "c"), event(7, "bob", "a"))
-    result = outcomes_of(log_of(*answers), events, HOUR, {"a": 2.0, "b": 0.5})
+    events = event(5, "ann", "b"), event(6, "bob", "c"), event(7, "bob", "a")
+    result = outcomes(Blocks(*answers), *events, values={"a": 2.0, "b": 0.5})
     (row,) = result.rows
     assert (row["answers"], row["users"], row["outcomes"]) == (3, 2, 3)
     assert row["by_place"] == [
@@ -115,7 +181,7 @@ def test_a_row_has_the_shares_of_its_places_and_the_revenue() -> None:
     assert "one route alone" in result.text()
 
 
-def many(random: np.random.Generator, users: int, lift: float) -> tuple[pl.LazyFrame, pl.DataFrame]:
+def many(random: np.random.Generator, users: int, lift: float) -> tuple[list[dict[str, Any]], list[Event]]:
     """Answers to users of both routes, a few of whom have most answers, and purchases in a tenth of them."""
     rows, events = [], []
     for user in range(users):
@@ -125,19 +191,19 @@ def many(random: np.random.Generator, users: int, lift: float) -> tuple[pl.LazyF
             rows.append(answer(time, f"u{user}", "a", "b", route=route, number=number))
             if random.random() < 0.1 * (1 + lift * (route == "canary")):
                 events.append(event(time + 10, f"u{user}", "a", rows[-1]["answer_id"]))
-    return log_of(*rows), events_of(*events)
+    return rows, events
 
 
 def test_the_comparison_is_by_user_and_not_by_answer() -> None:
     """Half of the answers go to a twentieth of the users, so the interval is far wider than by answer."""
-    answers, events = many(np.random.default_rng(0), 2_000, 0.3)
-    compared = outcomes_of(answers, events, HOUR).comparison
+    rows, events = many(np.random.default_rng(0), 2_000, 0.3)
+    compared = outcomes(Blocks(*rows, size=700), *events).comparison
     assert compared is not None
     assert compared["live"]["users"] == pytest.approx(1_000, abs=5)  # but those outside of the common time
     assert compared["canary"]["users"] == pytest.approx(1_000, abs=5)
-    outcomes = attribute(answers, events, HOUR)
-    users = answers.select("visitor", "route").unique().collect()
-    counts = users.join(outcomes.group_by("visitor").len("n"), on="visitor", how="left").fill_null(0)
+    users = frame_of(*rows).select("visitor", "route").unique()
+    bought = pl.DataFrame({"visitor": [visitor_of(each.user, KEY) for each in events]})
+    counts = users.join(bought.group_by("visitor").len("n"), on="visitor", how="left").fill_null(0)
     live, canary = (counts.filter(pl.col("route") == route)["n"].to_numpy() for route in ("live", "canary"))
     assert compared["lift"] == pytest.approx(canary.mean() / live.mean() - 1, rel=0.02)
     variance = sum(each.var(ddof=1) / len(each) / each.mean() ** 2 for each in (live, canary))
@@ -150,7 +216,7 @@ def test_the_comparison_is_by_user_and_not_by_answer() -> None:
 def test_users_who_had_both_routes_count_for_neither() -> None:
     answers = [answer(0, "ann", "a"), answer(1, "ann", "a", route="canary"), answer(2, "bob", "a")]
     answers += [answer(-1, "eve", "a", route="canary"), answer(2, "eve", "a", route="canary", number=1)]
-    compared = outcomes_of(log_of(*answers), events_of(), HOUR)
+    compared = outcomes(Blocks(*answers))
     assert compared.comparison is not None
     assert (compared.comparison["live"]["users"], compared.comparison["canary"]["users"]) == (1, 1)
     assert "1 of 3 users had answers of both routes" in compared.warnings[0]
@@ -159,7 +225,7 @@ def test_users_who_had_both_routes_count_for_neither() -> None:
 def test_answers_outside_of_the_time_of_the_canary_do_not_count_in_the_comparison() -> None:
     answers = [answer(-DAY, "old", "a"), answer(0, "ann", "a", route="canary"), answer(1, "bob", "a")]
     answers += [answer(2, "eve", "a", route="canary"), answer(DAY, "new", "a")]
-    result = outcomes_of(log_of(*answers), events_of(), HOUR)
+    result = outcomes(Blocks(*answers))
     assert result.comparison is not None
     assert result.comparison["live"]["users"] == 1
     assert result.rows[0]["answers"] == 3
@@ -178,7 +244,7 @@ def test_answers_outside_of_the_time_of_the_canary_do_not_count_in_the_compariso
     ids=["no outcomes", "no users in one route", "answers without items"],
 )
 def test_a_log_that_says_nothing_is_told_so(answers: Sequence[dict[str, Any]], words: str) -> None:
-    result = outcomes_of(log_of(*answers), events_of(), HOUR)
+    result = outcomes(Blocks(*answers))
     assert result.comparison is not None
     assert not result.comparison["decided"]
     assert words in result.text()
@@ -186,27 +252,29 @@ def test_a_log_that_says_nothing_is_told_so(answers: Sequence[dict[str, Any]], w
 
 def test_an_empty_log_and_a_kind_that_no_event_has_are_refused() -> None:
     with pytest.raises(EmptyDataError, match="has no answers of this time"):
-        outcomes_of(log_of(), events_of(), HOUR)
+        outcomes(Blocks())
+    events = event(0, "ann", "a"), event(0, "ann", "a", kind=None)
     with pytest.raises(
         ConfigurationError, match=r"--kind sale: the stored .* other kinds: \(without a kind\), buy"
     ):
-        with_kinds(events_of(event(0, "ann", "a"), event(0, "ann", "a", kind=None)), ["sale"])
+        events_of(*events, kinds=["sale"])
+    assert len(events_of(*events, kinds=["buy"]).times) == 1
+    rows = [(visitor_of(each.user, KEY), each.user, each.item, each.time, each.kind, None) for each in events]
+    with pytest.raises(ConfigurationError, match="other kinds"):
+        with_kinds(pl.DataFrame(rows, schema=EVENTS, orient="row"), ["sale"])
 
 
 def test_one_user_with_most_answers_does_not_decide() -> None:
-    """All purchases of the canary are of one user with 100,000 answers."""
-    count = 100_000
-    crowd = pl.select(index=pl.int_range(count)).join(
-        log_of(answer(0, "bob", "a", route="canary")).collect(), how="cross"
-    )
-    crowd = crowd.with_columns(
-        answer_id=pl.col("index").cast(pl.String).str.zfill(32),
-        time=pl.col("time") + pl.duration(seconds="index"),
-    ).drop("index")
-    rest = [answer(5, f"u{user}", "a", route=("live", "canary")[user % 2]) for user in range(400)]
+    """All purchases of the canary are of one user with 20,000 answers."""
+    count = 20_000
+    crowd = answer(0, "bob", "a", route="canary")
+    rows = [
+        {**crowd, "answer_id": f"{number:032x}", "time": NOON + 1_000 * number} for number in range(count)
+    ]
+    rows += [answer(5, f"u{user}", "a", route=("live", "canary")[user % 2]) for user in range(400)]
     bought = [event(10, f"u{user}", "a") for user in range(0, 400, 2)]
     bought += [event(1_000 * second, "bob", "a") for second in range(1_000)]
-    result = outcomes_of(pl.concat([crowd.lazy(), log_of(*rest)]), events_of(*bought), HOUR)
+    result = outcomes(Blocks(*rows), *bought)
     assert result.rows[1]["answers"] == count + 200
     assert result.comparison is not None
     assert not result.comparison["decided"]
@@ -228,7 +296,7 @@ WORDS = "--answers", "shop/answers", "--store", "sqlite:///history.sqlite", "--k
 
 
 def test_the_command_finds_the_outcomes_of_the_shop(shop: Path) -> None:
-    """Without ids of answers: the store was loaded from a file. Nearly all have their answer."""
+    """The events in the store name their answers, as those in the file do."""
     told = json.loads(output("outcomes", *WORDS, "--kind", "purchase", "--json", folder=shop))
     tables = answer_tables(AnswersConfig(users=600, items=60, pool=20, places=5))
     assert [row["route"] for row in told["versions"]] == ["live", "canary"]
@@ -247,8 +315,8 @@ def test_the_ids_of_the_shop_lead_to_the_same_outcomes() -> None:
     times = (tables.outcomes["timestamp"] * 1_000).cast(pl.Datetime("ms", "UTC"))
     events = pl.DataFrame({**columns, "time": times, "kind": tables.outcomes["kind"]})
     events = events.with_columns(tables.outcomes["answer_id"]).cast(EVENTS)
-    by_id = attribute(tables.answers.lazy(), events, HOUR)
-    by_time = attribute(tables.answers.lazy(), events.with_columns(answer_id=pl.lit(None, pl.String)), HOUR)
+    by_id = attribute(tables.answers, events, HOUR)
+    by_time = attribute(tables.answers, events.with_columns(answer_id=pl.lit(None, pl.String)), HOUR)
     assert by_id.height == by_time.height == events.height
     key = ["answer_id", "item"]
     assert by_id.join(by_time, on=key, how="semi").height >= 0.98 * events.height
@@ -259,21 +327,21 @@ def test_damage_inside_of_a_file_is_told(shop: Path) -> None:
     folder = shop / "damaged"
     path = minute_file(folder, NOON, "0")
     path.parent.mkdir(parents=True)
-    log_of(*(answer(number, f"u{number}", "a", "b") for number in range(2_000))).collect().write_parquet(path)
+    frame_of(*(answer(number, f"u{number}", "a", "b") for number in range(2_000))).write_parquet(path)
     data = bytearray(path.read_bytes())
     data[100 : len(data) // 2] = bytes(len(data) // 2 - 100)
     path.write_bytes(data)
     words = ("--answers", "damaged", *WORDS[2:])
     done = invoke("outcomes", *words, folder=shop)
     assert done.returncode == 1
-    assert "the answer log damaged can't be read" in done.stderr
+    assert "1200_0.parquet can't be read" in done.stderr
 
 
 def test_files_without_answers_are_no_answers(shop: Path) -> None:
     """A minute without a request may have a file without rows; a file without bytes is damaged."""
     path = minute_file(shop / "empty", NOON, "0")
     path.parent.mkdir(parents=True)
-    log_of().collect().write_parquet(path)
+    frame_of().write_parquet(path)
     words = ("--answers", "empty", *WORDS[2:])
     assert "the log has no answers of this time" in invoke("outcomes", *words, folder=shop).stderr
     path.write_bytes(b"")

@@ -48,6 +48,6 @@ def load(
     if source is None and config is None and given["source_files"] is None:
         report = load_histories(PreparedData.open(data), settings)
     else:
-        with prepared_log(source, given, print, config) as prepared:
-            report = load_histories(prepared, settings)
+        with prepared_log(source, given, print, config) as (prepared, answers_of):
+            report = load_histories(prepared, settings, answers_of)
     print(report.sentence(settings.store))

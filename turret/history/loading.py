@@ -29,6 +29,10 @@ from turret.service.stores.registry import open_stores, store_kind
 
 Rows = NDArray[np.int64]
 _Key = tuple[str, int, str | None]  # item, time and kind of an event
+EventKey = tuple[str, str, int, str | None]
+"""The user, the item, the time in milliseconds since 1970, and the kind of an event."""
+AnswersOf = Callable[[Sequence[str]], Mapping[EventKey, list[str]]]
+"""Returns the answers that the events of some users name, those of equal events in their order."""
 
 PORTION = 1 << 17  # events in memory at a time
 WRITE_EVENTS = 2_000  # of one write, which locks SQLite's file or keeps a Redis busy for about 10 ms
@@ -58,8 +62,13 @@ class LoadReport:
         )
 
 
-def load_histories(data: PreparedData, settings: Settings) -> LoadReport:
-    """Load the events of `data` that the store of `settings` doesn't hold yet.
+def no_answers(users: Sequence[str]) -> Mapping[EventKey, list[str]]:
+    """The answers that the events of prepared data name: it keeps none."""
+    return {}
+
+
+def load_histories(data: PreparedData, settings: Settings, answers_of: AnswersOf = no_answers) -> LoadReport:
+    """Load the events of `data` that the store of `settings` doesn't hold yet, with the answers they name.
 
     Raises ServiceError for a store that keeps nothing, for a log without times that the store would expire,
     and for a store that becomes unavailable: the same call continues.
@@ -76,7 +85,8 @@ def load_histories(data: PreparedData, settings: Settings) -> LoadReport:
             "store deletes events by their time; prepare a log with times, or unset TURRET_KEEP_DAYS"
         )
     now = time.time_ns() // 1_000_000
-    portions = logged_events(data, settings.stored_history_limit, oldest_kept(settings.keep_days, now), now)
+    oldest = oldest_kept(settings.keep_days, now)
+    portions = logged_events(data, settings.stored_history_limit, oldest, now, answers_of)
     report, begun = LoadReport(), time.monotonic()
     with progress("Loading", data.manifest.counts.events) as advance:
         asyncio.run(_load(portions, settings, report, advance, data.manifest.default_kind))
@@ -150,7 +160,7 @@ async def _new_events(
 
 
 def logged_events(
-    data: PreparedData, newest: int, oldest: int, now: int
+    data: PreparedData, newest: int, oldest: int, now: int, answers_of: AnswersOf = no_answers
 ) -> Iterator[tuple[int, list[list[Event]]]]:
     """Yield the number of events read, and the kept ones of each user, oldest first.
 
@@ -173,7 +183,8 @@ def logged_events(
     totals = np.concatenate([[0], np.cumsum(sizes[order])])
     for first, last in pairwise(groups(totals, PORTION)):
         users = order[first:last]
-        yield int(totals[last] - totals[first]), list(_portion(data, negatives, users, newest, oldest, now))
+        kept = kept_events(data, negatives, users, newest, now)
+        yield int(totals[last] - totals[first]), list(_portion(data, users, kept, oldest, answers_of))
 
 
 def all_negatives(data: PreparedData, ends: Rows) -> GivenNegatives:
@@ -248,10 +259,10 @@ def kept_events(
 
 
 def _portion(
-    data: PreparedData, negatives: GivenNegatives, users: Rows, newest: int, oldest: int, now: int
+    data: PreparedData, users: Rows, kept: KeptEvents, oldest: int, answers_of: AnswersOf
 ) -> Iterator[list[Event]]:
-    """Yield the kept events of each of the `users` (rows [U]); users without a kept event are left out."""
-    owners, items, times, stored_times, codes, names = kept_events(data, negatives, users, newest, now)
+    """Yield the events of each of the `users` (rows [U]) from `oldest` on; users without any are left out."""
+    owners, items, times, stored_times, codes, names = kept
     numbers = _numbers(owners, items, times)
     is_kept = stored_times >= oldest
     rows = zip(
@@ -263,10 +274,19 @@ def _portion(
         strict=True,
     )
     counts = np.bincount(owners[is_kept], minlength=len(users)).tolist()
-    for user, count in zip(map(str, data.users.ids(users)), counts, strict=True):
+    texts = [*map(str, data.users.ids(users))]
+    answers = answers_of(texts)
+
+    def event(user: str, item: Id, time: Any, stored: int, number: int, kind: str | None) -> Event:
+        named = answers.get((user, str(item), time, kind)) if answers else None
+        return Event(
+            _event_id(time, number, item, kind), user, item, stored, kind, named.pop(0) if named else None
+        )
+
+    for user, count in zip(texts, counts, strict=True):
         if count:
             yield [
-                Event(_event_id(time, number, item, names[code]), user, item, stored, names[code])
+                event(user, item, time, stored, number, names[code])
                 for item, time, stored, number, code in islice(rows, count)
             ]
 
@@ -294,16 +314,18 @@ def prepared_log(
     settings: Mapping[str, Any],
     report: Callable[[str], object],
     path: Path | None = None,
-) -> Iterator[PreparedData]:
+) -> Iterator[tuple[PreparedData, AnswersOf]]:
     """Prepare `source`, or the sources of the settings, and report dropped and doubtful rows.
 
-    `settings` by their dotted names win over those of the TOML file `path`.
+    `settings` by their dotted names win over those of the TOML file `path`. The answers that events name are
+    those of the column `columns.answer`, or `answer_id`.
 
     The result lasts for the block. This needs Polars, which a service lacks.
     """
     from turret.data.events.dropped_rows import headline_of
     from turret.data.preparing.prepare import prepare
     from turret.data.reading.schema import PrepareConfig
+    from turret.history.named_answers import NamedAnswers
 
     config = load_configuration(PrepareConfig, path, {**settings, "source": source})
     lost = ConfigurationError(
@@ -312,10 +334,12 @@ def prepared_log(
     )
     if config.columns.kind is not None and not (config.kinds or config.kinds_auto):
         raise lost
+    named = list[NamedAnswers]()
     with scratch_folder() as work:
-        prepared = prepare(config, work / "prepared")
+        prepared = prepare(config, work / "prepared", on_log=lambda log: named.append(NamedAnswers(log)))
         if config.columns.kind is not None and not prepared.manifest.kinds:  # the log is no funnel
             raise lost
-        for sentence in (*headline_of(prepared.manifest), *prepared.doubts):
+        (answers,) = named
+        for sentence in (*headline_of(prepared.manifest), *prepared.doubts, *answers.sentences()):
             report(sentence)
-        yield PreparedData.open(prepared.folder)
+        yield PreparedData.open(prepared.folder), answers.of

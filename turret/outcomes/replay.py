@@ -51,7 +51,7 @@ def replay(
     version, scores, own = _ranked(bundle, asked, items, events)
     is_shown = items != ""
     worth = np.vectorize(lambda item: 1.0 if values is None else values.get(item, 0.0), otypes=[np.float64])
-    outcomes = attribute(asked.lazy(), counted, within)
+    outcomes = attribute(asked, counted, within)
     return Logged(
         users=asked["visitor"].rank("dense").to_numpy().astype(np.int64) - 1,
         is_shown=is_shown,

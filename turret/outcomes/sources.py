@@ -8,16 +8,19 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from turret.data.answers.events import EventCollector, OutcomeEvents
+from turret.data.answers.files import AnswerFolder
 from turret.data.answers.form import read_key
 from turret.data.answers.log import read_answers
+from turret.data.answers.outcomes import Outcomes, outcomes_of
 from turret.data.errors import ConfigurationError, SourceError, brief
 from turret.data.moments import milliseconds_of
 from turret.history.dumping import TimeRange
 from turret.outcomes.attribution import read_events, with_kinds
 from turret.outcomes.replay import replay
-from turret.outcomes.report import Outcomes, outcomes_of
 from turret.outcomes.value import Value, value_of
 from turret.scoring.stored_users import OpenStore
+from turret.scoring.users import in_blocks
 from turret.service.settings import read_settings
 from turret.service.stores.contract import CLOCK_SKEW
 from turret.tower.bundle.bundle import Bundle
@@ -69,12 +72,18 @@ class Sources:
     def outcomes(self, value: str | None, bundles: Sequence[Path]) -> Outcomes:
         """Count and compare. Raises TurretError for anything that can't be read."""
         values = item_values(value, bundles)
-        answers = self.read_answers()
-        with damage_told(self.answers):
-            begun = answers.select(pl.col("time").dt.epoch("ms").min()).collect().item()
+        answers = AnswerFolder(self.answers, self.times.first, self.times.last)
+        return outcomes_of(answers, self._counted_events, self.within, values)
+
+    def _counted_events(self, begun: int) -> OutcomeEvents:
+        """The events that count, from the first answer to `within` after the last one."""
+        collector = EventCollector(self.key, self.kinds)
+        with OpenStore(read_settings(store=self.store)) as store:
             # An event that names an answer may be a little before it, by another clock.
-            events = self.read_events(self.times.first if begun is None else begun - CLOCK_SKEW)
-            return outcomes_of(answers, with_kinds(events, self.kinds), self.within, values)
+            events = store.events(begun - CLOCK_SKEW, self.times.last + self.within)
+            for block in in_blocks(events, 100_000):
+                collector.add(block)
+        return collector.events()
 
     def value_of(self, path: Path, value: str | None, bundles: Sequence[Path]) -> tuple[str, Value]:
         """Estimate the value that a bundle would have had; return its version too. Raises TurretError."""
