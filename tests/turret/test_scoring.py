@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,6 +15,7 @@ import numpy as np
 import polars as pl
 import pytest
 from fastapi.testclient import TestClient
+from typer.testing import CliRunner
 
 import turret
 from tests.support.command_line import environment
@@ -31,6 +33,7 @@ from turret.model import Model
 from turret.scoring import parts
 from turret.scoring.by_item import score_items
 from turret.scoring.candidates import score_candidates
+from turret.scoring.cli import app
 from turret.scoring.run import Run, Users, score
 from turret.scoring.shared_search import Answers, Encoded, SharedSearch
 from turret.scoring.vectors import write_vectors
@@ -130,7 +133,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Shop:
 @pytest.fixture(scope="module")
 def served(shop: Shop) -> Iterator[TestClient]:
     """A service whose store has the raw events, an item that is new, one that is withdrawn, and a rule."""
-    with serving(shop.bundles, store=shop.store) as client:
+    with serving(shop.bundles, store=shop.store, history_timeout=60.0) as client:  # answers are whole
         for events in shop.events():
             post_events(client, *events)
         assert client.delete("/v1/items/i0005").status_code == 200
@@ -358,16 +361,48 @@ def test_conditions_that_no_request_can_have_are_refused_before_any_user(
         ),
         ("u.jsonl", '{"user_id": null, "history": []}\n', "row 1 of .* has no user_id"),
         ("u.xlsx", "", "its name should end in one of .parquet, .csv"),
+        ("u.csv", "user_id,history\nJos\xe9,i0001\n", "u.csv can't be read .*utf-8"),
+        ("u.jsonl", '{"user_id": ["u1"], "history": []}\n', "row 1 of .*: user_id"),
     ],
 )
 def test_a_file_of_users_that_can_not_be_read_is_refused(
     shop: Shop, tmp_path: Path, name: str, text: str, words: str
 ) -> None:
-    """The sentence names the file, and the row or the column."""
-    path = tmp_path / name
-    path.write_text(text)
+    """The sentence names the file, and the row or the column; nothing keeps the mended file from a run."""
+    path, target = tmp_path / name, tmp_path / "s.parquet"
+    path.write_text(text, encoding="latin-1")
     with pytest.raises(TurretError, match=words):
-        turret.load(shop.bundles).score(users=path)
+        score(Run(turret.load(shop.bundles).bundle, Users(users=path), target))
+    assert [*tmp_path.iterdir()] == [path]
+
+
+def test_a_run_without_a_complete_part_binds_no_later_one(shop: Shop, tmp_path: Path) -> None:
+    """A file that was refused, and one killed before its first part, are followed by other settings."""
+    path, target = tmp_path / "u.csv", tmp_path / "s.parquet"
+    bundle, users = turret.load(shop.bundles).bundle, Users(shop.data.folder, users=path)
+    path.write_text("user_id\nu00001\n\n")
+    with pytest.raises(TurretError, match=r"row 2 of .* has no user_id"):
+        score(Run(bundle, users, target, {"k": 3}))
+    path.write_text("user_id\nu00001\n")
+    assert score(Run(bundle, users, target, {"k": 3})).rows == 3
+    killed = target.with_name(f".{target.name}.parts")
+    killed.mkdir()
+    (killed / "run.json").write_text('{"settings": {"k": 9}, "begun": 0}')
+    (killed / "users.jsonl").write_text('"somebody"\n')
+    assert score(Run(bundle, users, target, {"k": 4})).rows == 4
+
+
+def test_times_of_a_parquet_file_are_those_of_its_column(shop: Shop, tmp_path: Path) -> None:
+    """Times and dates count as their texts in ISO 8601."""
+    row = {"user_id": "u1", "history": ["i0001", "i0002"], "at": datetime(2026, 1, 5, 12)}
+    days = [date(2026, 1, 1), date(2026, 1, 2)]
+    pl.DataFrame([{**row, "history_times": days}]).write_parquet(tmp_path / "u.parquet")
+    texts = {**row, "at": "2026-01-05T12:00:00Z", "history_times": [str(day) for day in days]}
+    (tmp_path / "u.jsonl").write_text(json.dumps(texts))
+    by_time, by_text = (
+        turret.load(shop.bundles).score(users=tmp_path / name, k=5) for name in ("u.parquet", "u.jsonl")
+    )
+    assert by_time.equals(by_text)
 
 
 def test_a_target_that_can_not_be_written_is_refused(shop: Shop, tmp_path: Path) -> None:
@@ -425,6 +460,20 @@ def test_the_inner_product_of_the_vectors_over_the_temperature_is_the_score(
         write_vectors(bundle, "items", tmp_path / "items.csv")
     with pytest.raises(TurretError, match="no users are named"):
         write_vectors(bundle, "users", tmp_path / "users.npy")
+    (tmp_path / "folder.npy").mkdir()
+    with pytest.raises(TurretError, match=r"folder\.npy is a folder; name a file in it"):
+        write_vectors(bundle, "items", tmp_path / "folder.npy")
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("min-score", "0"), ("filter", "{}"), ("exclude-seen", "false"), ("diversity", "0.1"), ("rule", "a")],
+)
+def test_users_of_an_item_have_no_conditions(shop: Shop, tmp_path: Path, option: str, value: str) -> None:
+    """Also a condition of zero or false is refused, as it would count for nothing."""
+    arguments = [str(shop.bundles), "--data", str(shop.data.folder), "--to", str(tmp_path / "s.parquet")]
+    result = CliRunner().invoke(app, ["score", *arguments, "--by", "item", f"--{option}", value])
+    assert str(result.exception) == f"--{option} doesn't go with --by item; leave it out"
 
 
 def test_for_each_item_the_best_users_are_those_who_have_not_had_it(shop: Shop, tmp_path: Path) -> None:
@@ -450,7 +499,13 @@ def test_for_each_item_the_best_users_are_those_who_have_not_had_it(shop: Shop, 
         found.filter(pl.col("item_id").is_in(["i0001", "i0003"]))
     )
     (tmp_path / "items.csv").write_text("item_id\nno such item\n")
+    (tmp_path / "none.csv").write_text("item_id\n")
+    (tmp_path / "twice.csv").write_text("user_id\nu00003\nu00001\nu00003\n")
+    twice = Users(shop.data.folder, users=tmp_path / "twice.csv")
+    with pytest.raises(TurretError, match=r"twice\.csv has 2 rows of user 'u00003'; keep one"):
+        score_items(Run(model.bundle, twice, tmp_path / "s.parquet"), 7)
     for k, items, words in (
+        (7, tmp_path / "none.csv", "none.csv names no items"),
         (0, None, "k = 0 users of 300 items; give 1 to"),
         (10**9, None, "k = 1000000000 users of"),
         (7, tmp_path / "items.csv", "version v1 has no item 'no such item'; leave it out"),

@@ -14,7 +14,7 @@ from turret.data.progress import progress
 from turret.scoring.parts import check_target, polars_errors_told
 from turret.scoring.run import PART, Run, opened_source
 from turret.scoring.scorer import Block, Scorer, id_column
-from turret.scoring.users import ids_of_file
+from turret.scoring.users import ids_of_file, refuse_repeated
 from turret.service.stores.contract import now_ms
 from turret.tower.index.faiss_calls import faiss
 
@@ -100,6 +100,8 @@ def score_items(run: Run, k: int, items: Path | None = None) -> str:
                 f"k = {k} users of {len(rows):,} items; give 1 to {most:,}, or fewer items"
             )
         best = BestUsers(scorer.view.vectors(rows), k, run.bundle.manifest.scoring.absolute)
+        if run.source.users is not None:
+            refuse_repeated(run.source.users)
         users = opened.users(scorer, now_ms(), folder)
         blocks = users.blocks(run.part)
         with progress("Scoring", users.count) as advance:
@@ -135,6 +137,8 @@ def _rows(scorer: Scorer, items: Path | None) -> NDArray[np.int64]:
                     f"{items}: version {version} has no item {shown(item)}; leave it out of the file"
                 )
             rows.append(row)
+    if not rows:
+        raise DataError(f"{items} names no items, so nothing is written; name some, or leave --items out")
     return np.unique(np.array(rows, dtype=np.int64))
 
 

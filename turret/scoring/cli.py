@@ -164,10 +164,12 @@ def _scored(run: "Run", by: str, items: Path | None, candidates: Literal["valida
         if items is not None:
             raise ConfigurationError("--items goes with --by item; add it, or leave --items out")
         return score_users(run).sentence(run.target)
-    others = [name for name, value in run.conditions.items() if value and name not in ("k", "among")]
-    others += ["among"] * (run.conditions["among"] != "all") + ["by_index"] * run.by_index
+    usual = {"k": run.conditions["k"], "among": "all", "diversity": 0.0, "boost": [], "pin": []}
+    others = [name for name, value in run.conditions.items() if value != usual.get(name)]
+    others += ["by_index"] * run.by_index
     if others:
-        raise ConfigurationError(f"--{others[0].replace('_', '-')} doesn't go with --by item; leave it out")
+        option = "rule" if others[0] == "rules" else others[0].replace("_", "-")
+        raise ConfigurationError(f"--{option} doesn't go with --by item; leave it out")
     return score_items(replace(run, conditions={}), run.conditions["k"], items)
 
 

@@ -27,6 +27,15 @@ class Parts:
         self.folder = folder
         self.begun = begun
 
+    def has_any(self) -> bool:
+        """Whether any part has been written."""
+        return any(self.folder.glob("*.parquet"))
+
+    def clear(self) -> None:
+        """Remove all files of the folder."""
+        for path in self.folder.iterdir():
+            path.unlink()
+
     def is_complete(self, number: int) -> bool:
         """Whether a part has been written."""
         return self._path(number).exists()
@@ -59,6 +68,8 @@ class Parts:
 def opened(target: Path, settings: Mapping[str, Any], begun: int) -> Iterator[Parts]:
     """Open the parts of `target`, or those of a run with these settings that was killed.
 
+    A run that ends without a complete part leaves nothing behind.
+
     Raises ConfigurationError for a target that is no Parquet file in a folder that exists, for parts of other
     settings, and while another run writes them; OSError where the folder isn't writable.
     """
@@ -68,23 +79,34 @@ def opened(target: Path, settings: Mapping[str, Any], begun: int) -> Iterator[Pa
     with tried_lock(folder) as is_locked:
         if is_locked is False:
             raise ConfigurationError(f"another run writes {target}; wait for its end, or name another file")
-        state = folder / _STATE
+        state, parts = folder / _STATE, Parts(target, folder, begun)
         settings = json.loads(json.dumps(settings))
-        if state.exists():
+        if parts.has_any():
             stored = _read(state)
             _check_same(folder, stored["settings"], settings)
-            begun = stored["begun"]
+            parts.begun = stored["begun"]
         else:
+            parts.clear()  # a list of users without a part may be of another run
             draft = state.with_suffix(".new")
             draft.write_text(json.dumps({"settings": settings, "begun": begun}), encoding="utf-8")
             draft.rename(state)
-        yield Parts(target, folder, begun)
+        try:
+            yield parts
+        except BaseException:
+            if not parts.has_any():  # a refused file of users would else refuse the mended one
+                shutil.rmtree(folder)
+            raise
 
 
 def check_target(target: Path) -> None:
     """Raise ConfigurationError for a target that is no Parquet file in a folder that exists."""
     if target.suffix != ".parquet":
         raise ConfigurationError(f"{target}: the table is a Parquet file; give it a name like scores.parquet")
+    check_place(target)
+
+
+def check_place(target: Path) -> None:
+    """Raise ConfigurationError for a target that is a folder, or in no folder that exists."""
     if target.is_dir():
         raise ConfigurationError(f"{target} is a folder; name a file in it")
     if not target.parent.is_dir():

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import date
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import polars as pl
 
-from turret.data.errors import ColumnError, DataError, SourceError, brief
+from turret.data.errors import ColumnError, DataError, SourceError, brief, shown
 from turret.data.manifest import hash_file
 from turret.data.vocabulary import Id
 from turret.scoring.conditions import request_of
@@ -57,7 +58,8 @@ class FileUsers:
                 raise ColumnError(f"{path} has a column {name!r} that no request has; keep {known} only")
         self._path, self._conditions, self._now = path, conditions, now
         self.is_whole = are_whole(path)
-        self.count: int | None = scan(path).select(pl.len()).collect().item()
+        with damage_told(path):
+            self.count: int | None = scan(path).select(pl.len()).collect().item()
 
     def blocks(self, size: int) -> Iterator[Load]:
         """Users in the order of the file."""
@@ -67,7 +69,7 @@ class FileUsers:
     def _block(self, rows: Sequence[Mapping[str, Any]], first: int) -> Block:
         queries: list[Query] = []
         for number, row in enumerate(rows, first + 1):
-            fields = {name: value for name, value in row.items() if value is not None}
+            fields = {name: _as_in_json(value) for name, value in row.items() if value is not None}
             features = {name: fields.pop(name) for name in [*fields] if name not in self._FIELDS}
             features |= self._conditions.get("features") or {}
             fields = {"history": [], **self._conditions, **fields, "features": features}
@@ -76,6 +78,13 @@ class FileUsers:
                 raise DataError(f"row {number} of {self._path} has no user_id; name a user in each row")
             queries.append(make_query(request, NO_HISTORY, (), self._now))
         return QueryBlock([_id(query.request.user_id) for query in queries], queries)
+
+
+def _as_in_json(value: Any) -> Any:
+    """A value of a table as a request has it: times, which Parquet has as such, as texts in ISO 8601."""
+    if isinstance(value, list):
+        return [_as_in_json(each) for each in value]
+    return value.isoformat() if isinstance(value, date) else value
 
 
 def _id(user: Id | None) -> Id:
@@ -93,7 +102,7 @@ def in_blocks(values: Iterable[Value], size: int) -> Iterator[list[Value]]:
 def scan(path: Path) -> pl.LazyFrame:
     """Open a table. Raises SourceError for a file that is missing, or of another form than `FORMS`."""
     if not path.is_file():
-        raise SourceError(f"{path} is no file; name one of users in {', '.join(FORMS)}")
+        raise SourceError(f"{path} is no file; name a table in {', '.join(FORMS)}")
     if path.suffix == ".parquet":
         return pl.scan_parquet(path, glob=False)
     if path.suffix == ".csv":
@@ -121,15 +130,26 @@ def damage_told(path: Path) -> Iterator[None]:
 
 def rows_of_file(path: Path, size: int, column: str | None = None) -> Iterator[dict[str, Any]]:
     """Yield the rows of a table, some `size` of them in memory. Raises SourceError for a damaged one."""
-    table = scan(path)
-    if column is not None:
-        names = columns_of(path)
-        if column not in names:
-            raise ColumnError(f"{path} has no column {column}, but {brief(', '.join(names))}; rename one")
-        table = table.select(column)
+    table = scan(path) if column is None else _column(path, column)
     with damage_told(path):
         for frame in table.collect_batches(chunk_size=size, maintain_order=True):
             yield from frame.iter_rows(named=True)
+
+
+def _column(path: Path, name: str) -> pl.LazyFrame:
+    names = columns_of(path)
+    if name not in names:
+        raise ColumnError(f"{path} has no column {name}, but {brief(', '.join(names))}; rename one")
+    return scan(path).select(name)
+
+
+def refuse_repeated(path: Path) -> None:
+    """Raise DataError for a file with two rows of one user, who would be listed twice."""
+    with damage_told(path):
+        users = _column(path, "user_id").drop_nulls().group_by("user_id").len()
+        repeated = users.filter(pl.col("len") > 1).sort("user_id").head(1).collect(engine="streaming")
+    for user, count in repeated.iter_rows():
+        raise DataError(f"{path} has {count} rows of user {shown(user)}; keep one, as a list has a user once")
 
 
 def ids_of_file(path: Path, size: int, column: str = "user_id") -> Iterator[list[Id]]:
@@ -148,8 +168,12 @@ def are_whole(path: Path, column: str = "user_id") -> bool:
     """Whether all ids of a table's column print as whole numbers of 64 bits."""
     if column not in columns_of(path):  # refused where the rows are read
         return False
-    whole = pl.col(column).cast(pl.String).str.contains("^(0|-?[1-9][0-9]{0,17})$").fill_null(True).all()
-    return bool(scan(path).select(whole).collect(engine="streaming").item())
+    with damage_told(path):
+        if scan(path).collect_schema()[column].is_nested():  # refused where the rows are read
+            return False
+        texts = pl.col(column).cast(pl.String)
+        whole = texts.str.contains("^(0|-?[1-9][0-9]{0,17})$").fill_null(True).all()
+        return bool(scan(path).select(whole).collect(engine="streaming").item())
 
 
 def file_identity(path: Path | None) -> str:
@@ -157,5 +181,5 @@ def file_identity(path: Path | None) -> str:
     if path is None:
         return ""
     if not path.is_file():
-        raise SourceError(f"{path} is no file; name one of users in {', '.join(FORMS)}")
+        raise SourceError(f"{path} is no file; name a table in {', '.join(FORMS)}")
     return hash_file(path).sha256

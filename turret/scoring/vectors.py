@@ -9,7 +9,7 @@ import polars as pl
 
 from turret.data.errors import ConfigurationError
 from turret.data.files import ArrayFile, new_file, scratch_folder
-from turret.scoring.parts import polars_errors_told
+from turret.scoring.parts import check_place, polars_errors_told
 from turret.scoring.run import PART, Run, Users, write_tables
 from turret.scoring.scorer import Block, Scorer, id_column
 from turret.scoring.stored_users import OpenStore
@@ -48,28 +48,33 @@ def write_vectors(bundle: Bundle, of: Of, target: Path, source: Users | None = N
     """
     if target.suffix not in (".parquet", ".npy"):
         raise ConfigurationError(f"{target}: name a .parquet file, or a .npy file, with the ids beside it")
-    if not target.parent.is_dir():
-        raise ConfigurationError(f"{target.parent} is no folder; make it, or name another file")
+    check_place(target)
     if of == "users" and source is None:
         raise ConfigurationError("no users are named; add --data DIR, --store URL or --users FILE")
-    scoring, without = bundle.manifest.scoring, 0
-    metadata = {"version": bundle.manifest.version, **scoring_of(scoring)}
-    if target.suffix == ".parquet" and of == "users" and source is not None:
-        report = write_tables("vectors", _user_table, Run(bundle, source, target, part=part), metadata)
-        rows, without = report.rows, report.users - report.rows
-    elif target.suffix == ".parquet":
-        table = _item_table(bundle, source)
-        with new_file(target) as fresh, polars_errors_told(fresh):
-            table.write_parquet(fresh, metadata=metadata)
-        rows = table.height
-    else:
-        with scratch_folder(target.parent) as folder:
-            write_vectors(bundle, of, folder / "vectors.parquet", source, part)
-            rows = _as_array(folder / "vectors.parquet", target, bundle.manifest.dimension)
+    scoring = bundle.manifest.scoring
+    rows, without = _written(bundle, of, target, source, part)
     left = f"; {without:,} users without a known item have none" if without > 0 else ""
     return (
         f"{rows:,} vectors of {bundle.manifest.dimension} numbers are in {target}{left}. {words_of(scoring)}"
     )
+
+
+def _written(bundle: Bundle, of: Of, target: Path, source: Users | None, part: int) -> tuple[int, int]:
+    """Write the vectors; return their number, and that of users who have none."""
+    metadata = {"version": bundle.manifest.version, **scoring_of(bundle.manifest.scoring)}
+    if target.suffix == ".parquet" and of == "users" and source is not None:
+        report = write_tables("vectors", _user_table, Run(bundle, source, target, part=part), metadata)
+        return report.rows, report.users - report.rows
+    if target.suffix == ".parquet":
+        table = _item_table(bundle, source)
+        with new_file(target) as fresh, polars_errors_told(fresh):
+            table.write_parquet(fresh, metadata=metadata)
+        return table.height, 0
+    with scratch_folder(target.parent) as folder:
+        table_file = folder / "vectors.parquet"
+        rows, without = _written(bundle, of, table_file, source, part)
+        _as_array(table_file, target, bundle.manifest.dimension)
+        return rows, without
 
 
 def _user_table(scorer: Scorer, block: Block, is_whole: bool) -> pl.DataFrame:
@@ -100,9 +105,9 @@ def _table(name: str, ids: pl.Series, vectors: Any, scorer: Scorer) -> pl.DataFr
     return pl.DataFrame({name: ids, "vector": column})
 
 
-def _as_array(table: Path, target: Path, dimension: int) -> int:
-    """Write the vectors of a table as `.npy`, and its ids beside it; return the number of rows."""
-    beside, rows = target.with_suffix(".ids.jsonl"), 0
+def _as_array(table: Path, target: Path, dimension: int) -> None:
+    """Write the vectors of a table as `.npy`, and its ids beside it, never beside those of other vectors."""
+    beside = target.with_suffix(".ids.jsonl")
     with new_file(beside, 0o600) as ids, new_file(target, 0o600) as fresh, polars_errors_told(target):
         array = ArrayFile(fresh, np.float32, dimension)
         with ids.open("wb") as lines:
@@ -110,6 +115,5 @@ def _as_array(table: Path, target: Path, dimension: int) -> int:
                 array.write(frame["vector"].to_numpy())
                 for each in frame.to_series(0).to_list():
                     lines.write(orjson.dumps(each, option=orjson.OPT_APPEND_NEWLINE))
-                rows += frame.height
         array.close()
-    return rows
+        beside.unlink(missing_ok=True)  # a kill between the two renames leaves vectors without ids
