@@ -33,8 +33,8 @@ def choose_sources(
     """Return the sources of the log with the columns of each, the table of kinds, and sentences about it.
 
     The sentences are about a proposed table. The columns of kinds and answers have their usual names, too;
-    without a table, kinds count where their column is named. Raises ColumnError as `choose_columns` and `_proposed` do, and as
-    `refuse_absent_kinds` does unless the log is continued.
+    without a table, kinds count where their column is named. Raises ColumnError as `choose_columns` and
+    `_proposed` do, and as `refuse_absent_kinds` does unless the log is continued.
     """
     shared = {"format": config.format, "columns": source.columns or config.columns}
     only = _ONLY.model_copy(update=shared)
