@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,6 @@ from turret.data.reading.schema import FilesSplit, PrepareConfig
 from turret.data.reading.source_settings import ColumnSettings
 
 HELD_OUT, TESTED, SEED = 0.1, 0.2, 0
-UNKNOWN_DAY = datetime(2000, 1, 1)  # a day without a place
 
 
 def last_out(source: Path, scratch: Path) -> PrepareConfig:
@@ -31,20 +29,6 @@ def last_out_of_shuffled_ties(source: Path, scratch: Path) -> PrepareConfig:
     shuffled = rows.sort("user_id", "time", "order").select("user_id", "item_id")
     shuffled.write_parquet(scratch / "shuffled.parquet")
     return PrepareConfig(source=scratch / "shuffled.parquet", columns=ColumnSettings(in_file_order=True))
-
-
-def last_out_of_times(source: Path, scratch: Path) -> PrepareConfig:
-    """As `last_out`, in the order of the times of `ratings.parquet`."""
-    return PrepareConfig(source=source / "ratings.parquet")
-
-
-def last_out_of_days(source: Path, scratch: Path) -> PrepareConfig:
-    """As `last_out`, with the days between the events of a user as times; the first day is not known."""
-    rows = pl.read_parquet(source / "interactions.parquet").sort("user_id", "pos")
-    days = pl.lit(UNKNOWN_DAY) + pl.duration(seconds=pl.col("gap_seconds").cum_sum().over("user_id"))
-    scratch.mkdir(parents=True, exist_ok=True)
-    rows.select("user_id", "item_id", timestamp=days).write_parquet(scratch / "days.parquet")
-    return PrepareConfig(source=scratch / "days.parquet")
 
 
 def last_tenth(source: Path, scratch: Path) -> PrepareConfig:
@@ -191,23 +175,6 @@ _BEAUTY_SHUFFLED = replace(
     published=(),
     folder=_BEAUTY.name,
 )
-_TIMED = "the time of the request is known, that of the target is not"
-_BEAUTY_DAYS = replace(
-    _BEAUTY,
-    name="s3rec_beauty_days",
-    protocol=f"s3rec_beauty with the days between events; {_TIMED}",
-    prepared=last_out_of_days,
-    published=(),
-    folder=_BEAUTY.name,
-)
-_ML_100K = replace(
-    _ML_1M,
-    name="ml-100k",
-    protocol=f"{_LAST_OUT}; {_TIMED}",
-    files=("ratings.parquet",),
-    prepared=last_out_of_times,
-    published=(),
-)
 _GOWALLA = QualitySet(
     name="gowalla",
     protocol=_NGCF,
@@ -242,14 +209,5 @@ def _as_ids(folder: str) -> QualitySet:
     )
 
 
-_ALL = (
-    _ML_1M,
-    _ML_100K,
-    _GOWALLA,
-    _BEAUTY,
-    _BEAUTY_DAYS,
-    _BEAUTY_SHUFFLED,
-    _as_ids("sasrec_ml-1m"),
-    _as_ids("s3rec_beauty"),
-)
+_ALL = (_ML_1M, _GOWALLA, _BEAUTY, _BEAUTY_SHUFFLED, _as_ids("sasrec_ml-1m"), _as_ids("s3rec_beauty"))
 SETS = {quality_set.name: quality_set for quality_set in _ALL}
