@@ -225,8 +225,8 @@ def ingest_source(
         item_ids = pl.concat([item_ids, as_keys(catalog, item_ids.dtype)]).unique(maintain_order=True)
     bad_rows, removed = log.dropped_rows(verdicts) if verdicts else ([], [])
     by_kind = log.verdicts_by_kind() if log.kinds and bad_rows else {}
-    if by_kind and (told := _bad_by_kind(by_kind)):
-        log = replace(log, notes=(*log.notes, f"bad rows by kind: {told}"))
+    if by_kind and (counts := _bad_by_kind(by_kind)):
+        log = replace(log, notes=(*log.notes, f"bad rows by kind: {counts}"))
     bad_rows = [*log.malformed, *bad_rows]
     of_rows = [
         rows.prefix + doubt

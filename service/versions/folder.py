@@ -240,9 +240,9 @@ def keep(root: Path, record: Record) -> bool:
             kept = _valid_record(root)
             if kept is None or kept.number <= record.number:
                 keep_record(root, record)
-                known = {(one.number, one.version) for one in _lines(root)}
+                known = {(line.number, line.version) for line in _lines(root)}
                 entries = (record.live, *record.before)
-                missed = takewhile(lambda one: (one.number, one.version) not in known, entries)
+                missed = takewhile(lambda entry: (entry.number, entry.version) not in known, entries)
                 for line in reversed([*missed]):
                     add_line(root, line)
     except BusyError:
@@ -263,7 +263,7 @@ def latest_lines(root: Path, most: int | None = None) -> list[Activation]:
 def add_line(root: Path, line: Activation) -> None:
     """Add an activation that isn't the last one of the log, or a refusal; a failure is logged."""
     path = root / LOG
-    last = next((one for one in _lines(root) if one.number), None)
+    last = next((entry for entry in _lines(root) if entry.number), None)
     if line.number and last and (line.number, line.version) == (last.number, last.version):
         return
     try:

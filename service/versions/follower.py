@@ -237,24 +237,24 @@ class Follower:
         if self._stored is not None and revision.record == self._revision:
             return
         is_first, self._stored = self._stored is None, await self._records.read()
-        record, own = read_record(self._stored), self._holder.record
-        if own is not None and (record is None or record.is_behind(own)):
-            record = await self._restore(own, record, is_first)
+        record, held = read_record(self._stored), self._holder.record
+        if held is not None and (record is None or record.is_behind(held)):
+            record = await self._restore(held, record, is_first)
         if record is not None:
             self._holder.record = record
         self._revision = revision.record
 
-    async def _restore(self, own: Record, stored: Record | None, is_first: bool) -> Record | None:
+    async def _restore(self, held: Record, stored: Record | None, is_first: bool) -> Record | None:
         """Write this worker's record in place of none, or of one that is older."""
         assert self._stored is not None
-        number = max(own.number, (stored.number if stored else 0) + 1)
-        live = own.live.model_copy(update={"number": own.live.number or 1})
-        own = own.model_copy(update={"number": number, "live": live})
-        self._stored = await self._records.swap(self._stored, own.encoded())
-        if self._stored == own.encoded() and not is_first:
+        number = max(held.number, (stored.number if stored else 0) + 1)
+        live = held.live.model_copy(update={"number": held.live.number or 1})
+        held = held.model_copy(update={"number": number, "live": live})
+        self._stored = await self._records.swap(self._stored, held.encoded())
+        if self._stored == held.encoded() and not is_first:
             was = "missing" if stored is None else f"older (version {stored.live.version})"
             message = "the record of the live version was %s; it says again that version %s is live"
-            _log.warning(message, was, own.live.version)
+            _log.warning(message, was, held.live.version)
         return read_record(self._stored)
 
     async def _look_for_first(self) -> None:

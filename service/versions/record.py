@@ -133,13 +133,13 @@ class RuleSet(Stored):
 
         Raises ConflictError for an unknown name.
         """
-        found = {}
+        rules = {}
         for name in self.defaults if names is None else names:
             if name not in self.rules:
                 known = ", ".join(self.rules) or "none; PUT /v1/rules sets them"
                 raise ConflictError("rules", name, f"there is no such rule; there are: {known}")
-            found[name] = self.rules[name]
-        return found
+            rules[name] = self.rules[name]
+        return rules
 
     def fault(self, catalog: Catalog) -> tuple[str, FilterError] | None:
         """The name of the first rule that a catalog can't apply, and why; None if it can apply all."""
@@ -259,11 +259,11 @@ class Record(Stored):
 
     def activation_of(self, version: str) -> Activation | None:
         """The last activation of a version, if it is among the newest 100 versions."""
-        return next((one for one in (self.live, *self.before) if one.version == version), None)
+        return next((entry for entry in (self.live, *self.before) if entry.version == version), None)
 
     def activated(self, activation: Activation) -> "Record":
         """The record after an activation."""
-        before = [one for one in (self.live, *self.before) if one.version != activation.version]
+        before = [entry for entry in (self.live, *self.before) if entry.version != activation.version]
         number = (self.live.number or 0) + 1
         live = activation.model_copy(update={"number": number, "previous": self.live.version})
         changed = self.routed(self.routes.without(activation.version))

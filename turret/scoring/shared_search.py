@@ -106,10 +106,10 @@ class SharedSearch:
         owners, out = numbers[encoded.out.owners], self._places[encoded.out.rows]
         are_ranked = (owners >= 0) & (out >= 0)
         with one_thread():  # other threads rank other blocks
-            found, products = self._index.nearest_without(
+            nearest, products = self._index.nearest_without(
                 encoded.vectors, self._k, owners[are_ranked], out[are_ranked]
             )
-        answers.rows[encoded.places] = np.where(found >= 0, np.append(self._rows, -1)[found], -1)
+        answers.rows[encoded.places] = np.where(nearest >= 0, np.append(self._rows, -1)[nearest], -1)
         answers.scores[encoded.places] = products / self._temperature
         bounds = np.searchsorted(encoded.out.owners, np.arange(count + 1))
         for place in np.flatnonzero(numbers < 0).tolist():
