@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from turret.data.files import replace_json
 from turret.data.prepared import PreparedData
 from turret.data.progress import counted
 from turret.tower.slots import with_slots
@@ -28,7 +29,6 @@ from turret.training.run import (
     check_no_run,
     check_same_run,
     remove_run,
-    replace_json,
     with_validation,
 )
 from turret.training.used_items import wants_repeats
