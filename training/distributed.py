@@ -254,7 +254,7 @@ def backward(
     torch.autograd.backward(out.loss * weight)
     dense = [tensor for tensor in parameters if tensor.grad is None or not tensor.grad.is_sparse]
     gradients = [tensor.grad for tensor in parameters if tensor.grad is not None and tensor.grad.is_sparse]
-    if dense:  # one exchange for all
+    if dense:  # one exchange sends all
         slopes = (torch.zeros_like(tensor) if tensor.grad is None else tensor.grad for tensor in dense)
         together = torch.cat([gradient.flatten() for gradient in slopes])
         for tensor, part in zip(

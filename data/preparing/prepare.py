@@ -346,7 +346,7 @@ def complete(
 
 
 def _catalog_time(path: Path) -> str | None:
-    if not path.exists():  # a table in memory
+    if not path.exists():  # the table is in memory
         return None
     return datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="milliseconds")
 

@@ -232,8 +232,8 @@ def keep_record(root: Path, record: Record) -> None:
 def keep(root: Path, record: Record) -> bool:
     """Let the folder follow a record, if it has none that is newer; False while an activation has its lock.
 
-    The log gets the activations since the last one that it has, of each version the last. Of several
-    processes, the first one does it. A folder that can't be written keeps its state, which is logged.
+    The log gets the activations since the last one that it has, of each version the last. The first
+    of several processes does it. A folder that can't be written keeps its state, which is logged.
     """
     try:
         with activation_lock(root, patience=0):
@@ -269,7 +269,7 @@ def add_line(root: Path, line: Activation) -> None:
     try:
         with open(path, "ab+", buffering=0, opener=no_link) as file:
             size = os.fstat(file.fileno()).st_size
-            is_torn = size > 0 and os.pread(file.fileno(), 1, size - 1) != b"\n"  # by a crash
+            is_torn = size > 0 and os.pread(file.fileno(), 1, size - 1) != b"\n"  # a crash tore it
             file.write(b"\n" * is_torn + line.model_dump_json(exclude_defaults=True).encode() + b"\n")
             os.fsync(file.fileno())
         sync(path.parent)

@@ -31,9 +31,9 @@ _log = logging.getLogger("turret.replicas")
 class Follower:
     """One member: a worker process, named `HOST:PORT/PID`.
 
-    20 times a second it reads two numbers of the `records`, and the record if it has changed. It opens what
-    is new, and reports at once what it has then, and once a second that it lives. `is_shared`: other machines
-    have replicas with the same record. `clock` is monotonic, in seconds.
+    20 times a second it reads two numbers of the `records`, and the record if it has changed. It opens
+    new versions, and reports its versions at once, and once a second that it lives. `is_shared`: other
+    machines have replicas with the same record. `clock` is monotonic, in seconds.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Follower:
             self._ran = self._clock()
 
     async def refresh(self) -> None:
-        """Read the record, and open what is new. An unavailable store changes nothing."""
+        """Read the record, and open its new versions. An unavailable store changes nothing."""
         with suppress(ReplicasUnavailableError):
             await self.look()
         await self._open_new()
@@ -188,7 +188,7 @@ class Follower:
     async def announce(self, number: int, seconds: float) -> Late:
         """Tell all members of the change `number` of an item, and wait until they have heard of it.
 
-        Of those that don't in time, the other replicas are named.
+        The result names the other replicas that have not heard of it in time.
         """
         try:
             await self._records.announce(number)

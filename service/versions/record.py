@@ -17,7 +17,8 @@ from turret.tower.errors import FilterError
 from turret.tower.format.listing import is_version
 
 _MOST_BEFORE = 100
-# As JSON. A record has two sets, of at most so many bytes each, and the activations of a hundred versions.
+# A record in JSON has two sets of rules, of at most so many bytes each, and the activations of a hundred
+# versions.
 RULES_BYTES, RECORD_BYTES = 1_000_000, 4_000_000
 COMPARISON_SECONDS = 1800  # that a version stays open for comparison
 
@@ -61,7 +62,7 @@ class CompiledRule(NamedTuple):
 
 
 class Rule(Stored):
-    """What a shop wants of answers: a filter on catalog fields, caps, boosts and pins.
+    """A rule of a shop for answers: a filter on catalog fields, caps, boosts and pins.
 
     A cap says how many items of an answer may share a value of a field. The rule applies from `from_` until
     `until` (ms since 1970), to a `share` of the users, and with `default` to answers whose request names no
@@ -313,7 +314,7 @@ def read_record(stored: bytes) -> Record | None:
 
 
 def fault_of(error: ValidationError) -> str:
-    """The first fault of a record: the field, and what it should hold."""
+    """The first fault of a record: the field, and the value that it should hold."""
     first = error.errors()[0]
     return ": ".join([*map(str, first["loc"]), first["msg"]])
 

@@ -1,4 +1,4 @@
-"""What was popular just before each request: the rule of `POST /v1/popular`, which reads the live events."""
+"""The items that were popular just before each request, by the rule of `POST /v1/popular`."""
 
 from functools import partial
 from types import MappingProxyType

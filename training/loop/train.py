@@ -75,7 +75,7 @@ def train(
         wants_refit = observe is None and trainer.settings.refit
         _begin(trainer, has_refit=wants_refit and _has_refit(trainer))
     progress, users, report = trainer.train(loggers or DEFAULT), trainer.users, trainer.report
-    del trainer  # frees its tables and their moments
+    del trainer  # this frees its tables and their moments
     if world.leads and wants_repeats(run.experiment, data):
         _add_repeats(run, data, users, report)
     if world.agreed(run.lacks_refit()) and not world.agreed(run.is_refitted()):

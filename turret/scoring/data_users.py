@@ -84,7 +84,7 @@ class DataUsers:
             has_target = np.flatnonzero(self._data.first_targets(starts, ends) < ends)
             known, ids = known[has_target], [ids[place] for place in places[has_target].tolist()]
             places, request_times = np.arange(len(ids)), np.full(len(ids), self._now)
-            if self._data.manifest.time.kind == "timestamp":  # of the target, as in an evaluation
+            if self._data.manifest.time.kind == "timestamp":  # an evaluation ranks at the target's time, too
                 request_times = np.asarray(self._data.times[self._ends[known]]).astype(np.int64)
         kept = kept_events(self._data, self._negatives, known, self._limit, self._now, self._ends[known])
         owners, rows_of_items = places[kept.owners], self._rows[kept.items]

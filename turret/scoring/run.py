@@ -30,7 +30,7 @@ from turret.service.stores.contract import now_ms
 from turret.service.versions.record import Rule, RuleSet
 from turret.tower.bundle.bundle import Bundle
 
-# Users of a part. Each takes some kilobytes while it is ranked, and a part of fewer is slower.
+# A part has so many users. Each takes some kilobytes while it is ranked, and a part of fewer is slower.
 PART = 4_096
 
 
