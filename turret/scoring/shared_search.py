@@ -43,7 +43,7 @@ class Answers(NamedTuple):
 
     @classmethod
     def of(cls, rankings: Sequence[Ranking]) -> "Answers":
-        """The same of the ranking of each user."""
+        """The answers with the ranking of each user."""
         width = max((len(ranking.rows) for ranking in rankings), default=0)
         answers = cls.none(len(rankings), width)
         for place, ranking in enumerate(rankings):
@@ -92,7 +92,7 @@ class SharedSearch:
             if query.filtering is not None:
                 mask &= view.fresh.allowed(query.filtering).mask
             mask[withdrawn] = False
-            mask[query.excluded] = False  # those of the request, as `query` has no history
+            mask[query.excluded] = False  # the request excludes these, as `query` has no history
             self._allowed, self._rows = RowMask(mask), np.flatnonzero(mask)
             vectors = vectors[self._rows]
         self._places = np.full(count, -1)
