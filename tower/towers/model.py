@@ -11,9 +11,9 @@ from torch.utils.checkpoint import checkpoint
 from turret.data.features.columns import Features
 from turret.tower.config import ScoringConfig
 from turret.tower.errors import TowerError
-from turret.tower.kernels.elementwise import Normalize
+from turret.tower.kernels.elementwise import Normalize, gather_rows
 from turret.tower.layers.feature_layers import feature_rows
-from turret.tower.layers.packed import PackedHistories, gather_rows
+from turret.tower.layers.packed import PackedHistories
 from turret.tower.towers.config import USER_TOWERS, TowerConfig
 from turret.tower.towers.user import joined, perceptron
 
