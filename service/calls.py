@@ -75,8 +75,8 @@ _PATTERNS = [
 def find(method: str, path: str) -> Call:
     """Look up a call by the whole decoded path; an id in it may have any characters.
 
-    A path that is not listed requires a scope too: admin, or else read or write by its method. Its name is
-    `unknown`, as clients choose it.
+    A path that is not listed requires a scope too: admin, or else read or write by its method. Such a call is
+    named `unknown`, as clients choose it.
     """
     if path in _FIRST and "{" not in path:
         return CALLS.get((method, path), _FIRST[path])

@@ -272,7 +272,7 @@ def backward(
 def check_parts(objective: Objective, size: int) -> None:
     """Raise TrainingError where the parts of `size` processes don't make one training.
 
-    They don't for a loss that is no mean over single examples, and for a sampler that learns from its
+    The parts don't for a loss that is no mean over single examples, and for a sampler that learns from its
     examples.
     """
     if not objective.merges:

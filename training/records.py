@@ -3,7 +3,7 @@
 `history.jsonl` has the measurements, a line each. `environment.json` has the versions, the machine and the
 state of the code, and no environment variables and no names of hosts or users. A logger is made of the folder
 of the run, the settings by dotted names, the step from which training goes on, and the `id` that it had when
-the training began, if any. Its methods may raise.
+the training began, if any. The methods of a logger may raise.
 """
 
 import json

@@ -121,7 +121,7 @@ class _Gate:
         return f"{result}, and no less elsewhere"
 
     def metric(self) -> str:
-        """Its recorded metric is not far below that of the live version."""
+        """The recorded metric of the version is not far below that of the live version."""
         assert self._bundle is not None
         request, live = self._request, None
         if request.compared:
@@ -132,7 +132,7 @@ class _Gate:
         return compare_recorded(self._bundle.manifest, live)
 
     def overlap(self) -> str:
-        """Its answers overlap enough with those of the live version."""
+        """The answers of the version overlap enough with those of the live version."""
         assert self._bundle is not None
         request = self._request
         if request.live is None or request.live == request.version:

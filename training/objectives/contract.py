@@ -169,7 +169,7 @@ class StepLoss:
 class Objective(nn.Module, ABC):
     """Computes a step's loss in a fixed order: score, temperature, log expected count, mask, loss, mean.
 
-    Its parameters, if it has any, are trained beside the towers and stored in the checkpoint.
+    The parameters of an objective, if it has any, are trained beside the towers and stored in the checkpoint.
 
     Attributes:
         sampler: draws the candidates; None where nothing is drawn.
