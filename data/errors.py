@@ -34,7 +34,7 @@ def without_credentials(address: str) -> str:
 
     A password may hold characters that should be percent-encoded, such as @ or /. A path may hold an @.
     """
-    if "," in address and len(_SCHEME.findall(address)) > 1:  # several addresses, as of a cluster
+    if "," in address and len(_SCHEME.findall(address)) > 1:  # a cluster has several addresses
         return ",".join(map(without_credentials, address.split(",")))
     scheme, _, place = address_parts(address)
     return _PARAMETER.sub(r"\1***", scheme + place)

@@ -2,6 +2,7 @@
 
 import fcntl
 import glob
+import json
 import os
 import shutil
 import tempfile
@@ -246,6 +247,14 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def replace_json(path: Path, content: dict[str, Any]) -> str:
+    """Replace the file at `path` by `content` as JSON, and return the text."""
+    text = json.dumps(content, indent=2, allow_nan=False)
+    with new_file(path) as draft:
+        draft.write_text(text + "\n", encoding="utf-8")
+    return text
 
 
 def remove_abandoned(target: Path, grace: float = 0.0) -> None:

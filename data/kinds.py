@@ -102,8 +102,8 @@ def left_out_for(kinds: Mapping[str, Kind], seen: Seen, names: Sequence[str] | N
     """Return by kind code for how many milliseconds an event's item is left out: 0 for never, inf for ever.
 
     The last entry belongs to code -1, an event without a known kind, as all events are in data without kinds.
-    Its item is left out only if `seen` covers all events. With `names`, the entries are for these kinds
-    instead of the kinds of histories.
+    The item of such an event is left out only if `seen` covers all events. With `names`, the entries are for
+    these kinds instead of the kinds of histories.
     """
     read = read_kinds(kinds) if names is None else names
     if isinstance(seen, tuple):

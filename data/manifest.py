@@ -186,8 +186,7 @@ def _hash_as_json(path: Path) -> bytes:
 def hash_files(folder: Path) -> dict[str, FileHash]:
     """Hash every file below `folder` except the manifest itself, by its name relative to `folder`."""
     paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and path != folder / MANIFEST]
-    names = [path.relative_to(folder).as_posix() for path in paths]
-    return dict(zip(names, map_ordered(hash_file, paths), strict=True))
+    return {path.relative_to(folder).as_posix(): hashed for path, hashed in hash_all(paths).items()}
 
 
 def fingerprint(files: dict[str, FileHash], time_kind: str, kinds: dict[str, Kind]) -> str:

@@ -40,13 +40,13 @@ def progress(description: str, total: int | None = None) -> Iterator[Callable[[i
             task = bar.add_task(description, total=total)
             yield lambda steps: bar.advance(task, steps)
         return
-    done, told = 0, begun
+    done, last_line = 0, begun
 
     def advance(steps: int) -> None:
-        nonlocal done, told
+        nonlocal done, last_line
         done += steps
-        if (now := time.monotonic()) - told >= SECONDS_A_LINE:
-            told = now
+        if (now := time.monotonic()) - last_line >= SECONDS_A_LINE:
+            last_line = now
             log.info(_line(description, done, total, now - begun))
 
     if total is not None:

@@ -1,7 +1,7 @@
 """The calls of the service: scope, lane and name of each. A request is matched once; its route follows.
 
-The key check, the admission, the metrics and the routing use that one match, so they can't differ in what a
-path means. A path matches as a whole; paths that are not listed are closed.
+The key check, the admission, the metrics and the routing use that one match, so a path means the same
+to all of them. A path matches as a whole; paths that are not listed are closed.
 """
 
 import re
@@ -57,7 +57,7 @@ CALLS: Mapping[tuple[str, str], Call] = {
     **_calls("admin", "operator", f"{_COMPARED}/recommend", methods="POST"),
     **_calls("admin", "operator", f"{_COMPARED}/overlap"),
     **_calls("read", "metrics", "/metrics"),
-    # Without data of users or items: probes, the description of the API, and the files of the page.
+    # Probes, the description of the API and the files of the page hold no data of users or items.
     **_calls(None, "probe", "/livez", "/readyz", methods="GET HEAD"),
     **_calls(None, "open", "/", "/docs", "/openapi.json", "/page/{path}", methods="GET HEAD"),
     **_calls(None, "open", "/page/settings.json"),
@@ -75,8 +75,8 @@ _PATTERNS = [
 def find(method: str, path: str) -> Call:
     """Look up a call by the whole decoded path; an id in it may have any characters.
 
-    A path that is not listed requires a scope too: admin, or else read or write by its method. Its name is
-    `unknown`, as clients choose it.
+    A path that is not listed requires a scope too: admin, or else read or write by its method. Such a call is
+    named `unknown`, as clients choose it.
     """
     if path in _FIRST and "{" not in path:
         return CALLS.get((method, path), _FIRST[path])

@@ -56,8 +56,8 @@ class CatalogSearch:
     ) -> tuple[list[int], bool]:
         """Return the rows of the best matches from `start`, and whether more follow; "" matches all items.
 
-        Of equally good matches, items that were added since the export come first, the newest first, then the
-        most popular.
+        Among equally good matches, items that were added since the export come first, the newest first, then
+        the most popular.
         """
 
         def search() -> tuple[list[int], bool]:

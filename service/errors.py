@@ -1,4 +1,4 @@
-"""The errors of the service. Their messages name the value, the place and the remedy."""
+"""The errors of the service: each message names the value, the place and the remedy."""
 
 from typing import TypeVar
 

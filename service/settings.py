@@ -78,7 +78,7 @@ class Settings(BaseSettings):
     popular: Annotated[dict[str, float], NoDecode] = Field(
         default="quarter=15m,hour=1h,week=7d", validate_default=True
     )
-    # Of a process, for items added, changed and withdrawn since the export of a version that answers.
+    # A process holds so many bytes of the items added, changed and withdrawn since the export of a version.
     overlay_bytes: int = Field(default=256_000_000, ge=0)
     # Services of one group on a Redis serve one version; services with other bundles need another group.
     replica_group: str = Field(default="default", pattern="^[A-Za-z0-9._-]{1,64}$")

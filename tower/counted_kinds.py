@@ -67,11 +67,11 @@ class CountedKinds:
         return bool(np.isinf(self._spans[codes][self._are_read[codes]]).all())
 
     def count(
-        self, items: Sequence[Id], kinds: Sequence[str | None], times: Sequence[int] | None, asked_ms: float
+        self, items: Sequence[Id], kinds: Sequence[str | None], times: Sequence[int] | None, request_ms: float
     ) -> Counted:
-        """Count events, oldest first, by their kinds (empty: no event has one), for an answer at `asked_ms`.
+        """Count events, oldest first, by their kinds (empty: no event has a kind), for an answer at a time.
 
-        Times are in milliseconds; events without times count as events at `asked_ms`.
+        Times are in milliseconds; `request_ms` is that of the answer, and of events without times.
         """
         codes = self.codes(kinds) if kinds else np.full(len(items), self._codes[None])
         numbers = np.zeros(len(items), dtype=np.int64)
@@ -79,7 +79,7 @@ class CountedKinds:
             known: dict[str, int] = {}  # an id may be a number or its text
             numbers = np.array([known.setdefault(str(item), len(known)) for item in items], dtype=np.int64)
         when = None if times is None else np.array(times, dtype=np.int64)
-        return self.count_of_each(np.zeros_like(numbers), numbers, codes, when, asked_ms)
+        return self.count_of_each(np.zeros_like(numbers), numbers, codes, when, request_ms)
 
     def codes(self, kinds: Sequence[str | None]) -> NDArray[np.int64]:
         """The codes [T] of kinds for `count_of_each`; None for an event without a kind."""
@@ -91,17 +91,17 @@ class CountedKinds:
         items: NDArray[np.integer[Any]],
         codes: NDArray[np.int64],
         times: NDArray[np.int64] | None,
-        asked_ms: NDArray[np.int64] | float,
+        request_ms: NDArray[np.int64] | float,
     ) -> Counted:
         """`count` for the events [T] of several users, sorted by user and, within a user, in order.
 
-        `items` are numbers of the items, equal for equal items, `codes` those of `codes`, and `asked_ms` the
-        time of the answer, of each event or of all.
+        `items` are numbers of the items, equal for equal items, `codes` those of `codes`, and `request_ms`
+        the time of the answer, of each event or of all.
         """
         spans, are_read = self._spans[codes], self._are_read[codes]
         are_left_out = spans > 0
         if times is not None and np.isfinite(self._spans[self._spans > 0]).any():
-            are_left_out &= asked_ms - times.astype(np.float64) < spans
+            are_left_out &= request_ms - times.astype(np.float64) < spans
         codes = self._read[codes]
         if self._merging.policy != "keep" and len(items) > 1:
             is_merged = np.zeros(len(items), dtype=np.bool_)
@@ -165,14 +165,14 @@ def read_history(
 ) -> ReadHistory:
     """Read events, oldest first, with their kinds (empty: no event has one)."""
     when = None if times is None else np.rint(1_000 * times.events).astype(np.int64).tolist()
-    asked_ms = 0.0 if times is None else round(1_000 * times.asked)
-    are_read, are_left_out, codes = counted.count(items, kinds, when, asked_ms)
+    request_ms = 0.0 if times is None else round(1_000 * times.request)
+    are_read, are_left_out, codes = counted.count(items, kinds, when, request_ms)
     vocabulary_rows = [vocabulary.row(item) for item in items]
     rows = np.array([-1 if row is None else row for row in vocabulary_rows], dtype=np.int64)
     are_known = rows >= 0
     return ReadHistory(
         rows[are_read & are_known],
-        None if times is None else Times(times.events[are_read & are_known], times.asked),
+        None if times is None else Times(times.events[are_read & are_known], times.request),
         codes[are_read & are_known] if counted.has_kinds else None,
         rows[are_left_out & are_known],
         [items[place] for place in np.flatnonzero(are_read & ~are_known).tolist()],

@@ -40,14 +40,14 @@ class Events(NamedTuple):
         rows: int64 [P], their items.
         lengths: int64 [B], the number of events of each history.
         times: float64 [P], when the events were, in seconds; None where times are unknown.
-        asked: float64 [B], when each history is asked about; None without times.
+        request_times: float64 [B], when each history is ranked for; None without times.
         kinds: int64 [P], the codes of their kinds (`data.kinds`); None where all are alike.
     """
 
     rows: NDArray[np.int64]
     lengths: NDArray[np.int64]
     times: NDArray[np.float64] | None = None
-    asked: NDArray[np.float64] | None = None
+    request_times: NDArray[np.float64] | None = None
     kinds: NDArray[np.int64] | None = None
 
     @classmethod
@@ -59,7 +59,7 @@ class Events(NamedTuple):
             np.asarray(rows, dtype=np.int64),
             np.array([len(rows)]),
             None if times is None else times.events,
-            None if times is None else np.array([times.asked]),
+            None if times is None else np.array([times.request]),
             None if kinds is None else np.asarray(kinds, dtype=np.int64),
         )
         return events if merging is None else events.uses(merging)
@@ -73,7 +73,7 @@ class Events(NamedTuple):
 
     def uses(self, merging: Merging) -> "Events":
         """The events that are uses of their items: all but the signals of a visit that goes on."""
-        mask = merging.uses(self.lengths, self.times, self.asked, self.kinds)
+        mask = merging.uses(self.lengths, self.times, self.request_times, self.kinds)
         if mask is None or mask.all():
             return self
         owners = np.repeat(np.arange(len(self.lengths)), self.lengths)
@@ -81,7 +81,7 @@ class Events(NamedTuple):
             self.rows[mask],
             np.bincount(owners[mask], minlength=len(self.lengths)),
             None if self.times is None else self.times[mask],
-            self.asked,
+            self.request_times,
             None if self.kinds is None else self.kinds[mask],
         )
 
@@ -133,7 +133,7 @@ def used_items(events: Events, items: ItemUse, kind_count: int = 0, targets: Seq
     events that repeat an earlier item, in eighths. "recency of 2" and "age of 2" are the classes of the last
     event of the kind 2, plus 1, and 0 for an item without such an event.
     """
-    rows, lengths, times, asked, kinds = events
+    rows, lengths, times, request_times, kinds = events
     owners, ends = np.repeat(np.arange(len(lengths)), lengths), np.cumsum(lengths)
     order = np.lexsort((rows, owners))  # stable: the uses of an item stay in their order
     owners, rows = owners[order], rows[order]
@@ -164,11 +164,11 @@ def used_items(events: Events, items: ItemUse, kind_count: int = 0, targets: Seq
         "share": np.floor(share * _SHARES).astype(np.int64)[owner],
         "length": _log(lengths)[owner],
     }
-    if times is not None and asked is not None:
-        classes["age"] = _age(asked[owner] - times[last])
+    if times is not None and request_times is not None:
+        classes["age"] = _age(request_times[owner] - times[last])
         begun, taken = np.full(len(firsts), np.inf), latest(are_takes)
         np.minimum.at(begun, group[are_takes], times[order[are_takes]])
-        age = np.where(takes > 0, asked[owner] - times[taken], 0.0)
+        age = np.where(takes > 0, request_times[owner] - times[taken], 0.0)
         span = np.where(takes > 1, times[taken] - begun, 0.0)
         classes["due"] = _due(age, span / np.maximum(takes - 1, 1))
         classes["usual"] = _due(age, np.where(takes > 0, np.append(items.gaps, 0.0)[known], 0.0))
@@ -176,8 +176,8 @@ def used_items(events: Events, items: ItemUse, kind_count: int = 0, targets: Seq
         newest = latest(codes == kind)
         is_used = newest >= 0
         classes[f"recency of {kind}"] = np.where(is_used, _log(ends[owner] - newest) + 1, 0)
-        if times is not None and asked is not None:
-            classes[f"age of {kind}"] = np.where(is_used, _age(asked[owner] - times[newest]) + 1, 0)
+        if times is not None and request_times is not None:
+            classes[f"age of {kind}"] = np.where(is_used, _age(request_times[owner] - times[newest]) + 1, 0)
     numbers = {"count": np.log(uses), "taken": np.log1p(takes), "popularity": np.log1p(trained)}
     return Used(owner, used.astype(np.int64), numbers, classes)
 

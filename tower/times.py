@@ -20,19 +20,19 @@ class Times:
 
     Attributes:
         events: float64 [T], when each item was used, oldest first.
-        asked: when the request comes.
+        request: when the request comes.
     """
 
     events: Seconds
-    asked: float
+    request: float
 
     def newest(self, count: int) -> "Times":
         """The times of the newest `count` items."""
-        return Times(self.events[-count:], self.asked)
+        return Times(self.events[-count:], self.request)
 
     def inputs(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """The gaps and clocks of `time_inputs`, float32 [T], up to the next item, or to the request."""
-        return time_inputs(self.events, np.append(self.events[1:], self.asked))
+        return time_inputs(self.events, np.append(self.events[1:], self.request))
 
 
 def time_inputs(events: Seconds, moments: Seconds) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

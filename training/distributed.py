@@ -254,7 +254,7 @@ def backward(
     torch.autograd.backward(out.loss * weight)
     dense = [tensor for tensor in parameters if tensor.grad is None or not tensor.grad.is_sparse]
     gradients = [tensor.grad for tensor in parameters if tensor.grad is not None and tensor.grad.is_sparse]
-    if dense:  # one exchange for all
+    if dense:  # one exchange sends all
         slopes = (torch.zeros_like(tensor) if tensor.grad is None else tensor.grad for tensor in dense)
         together = torch.cat([gradient.flatten() for gradient in slopes])
         for tensor, part in zip(
@@ -272,7 +272,7 @@ def backward(
 def check_parts(objective: Objective, size: int) -> None:
     """Raise TrainingError where the parts of `size` processes don't make one training.
 
-    They don't for a loss that is no mean over single examples, and for a sampler that learns from its
+    The parts don't for a loss that is no mean over single examples, and for a sampler that learns from its
     examples.
     """
     if not objective.merges:

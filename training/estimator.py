@@ -224,7 +224,7 @@ class Estimator(nn.Module):
     def _encoding(self, item_tower: ItemTower, users: Tensor | None = None) -> Iterator["_Encoder"]:
         """Compute without autocast, with the vectors of `item_tower` in float32 or the wider type of `users`.
 
-        The tower itself runs under the caller's autocast. Its vectors have the width of `users`.
+        The tower itself runs under the caller's autocast. The vectors have the width of `users`.
         """
         user_type = torch.float32 if users is None else users.dtype
         wide, kind = torch.promote_types(user_type, torch.float32), self.device.type

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from turret.data.prepared import PreparedData
-from turret.tower.layers.packed import gather_rows
+from turret.tower.kernels.elementwise import gather_rows
 from turret.tower.towers.model import TwoTowers
 from turret.training.batches.batches import Batch, PreparedStatistics, negative_count
 from turret.training.config.experiment import ExperimentConfig

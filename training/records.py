@@ -3,7 +3,7 @@
 `history.jsonl` has the measurements, a line each. `environment.json` has the versions, the machine and the
 state of the code, and no environment variables and no names of hosts or users. A logger is made of the folder
 of the run, the settings by dotted names, the step from which training goes on, and the `id` that it had when
-the training began, if any. Its methods may raise.
+the training began, if any. The methods of a logger may raise.
 """
 
 import json
@@ -23,7 +23,7 @@ import torch
 
 from turret.data.errors import text_without_credentials
 from turret.data.extras import install_hint
-from turret.data.files import new_file
+from turret.data.files import new_file, replace_json
 from turret.training.checkpoint import Progress
 from turret.training.errors import TrainingError, naming_damage
 
@@ -46,8 +46,7 @@ def record_environment(folder: Path, step: int) -> None:
     if stored and {**stored[-1], "from_step": None} == {**current, "from_step": None}:
         return
     entries = [*stored, {"from_step": step, **current}]
-    with new_file(folder / ENVIRONMENT) as draft:
-        draft.write_text(json.dumps({"environments": entries}, indent=2) + "\n", encoding="utf-8")
+    replace_json(folder / ENVIRONMENT, {"environments": entries})
 
 
 def load_environment(folder: Path) -> dict[str, Any] | None:
@@ -293,8 +292,7 @@ class Recorder:
             with self._leaving_out(name):
                 self._loggers[name] = LOGGERS[name](folder, settings, progress.step, stored.get(name))
         ids = {name: self._loggers[name].id if name in self._loggers else None for name in loggers}
-        with new_file(folder / LOGGERS_FILE) as draft:
-            draft.write_text(json.dumps({**stored, **ids}) + "\n", encoding="utf-8")
+        replace_json(folder / LOGGERS_FILE, {**stored, **ids})
 
     @property
     def seconds(self) -> float:

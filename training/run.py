@@ -16,7 +16,7 @@ import torch
 
 from turret.data.configuration import override
 from turret.data.errors import ConfigurationError
-from turret.data.files import new_file, remove_abandoned
+from turret.data.files import remove_abandoned, replace_json
 from turret.data.kinds import read_kinds
 from turret.data.manifest import hash_file
 from turret.data.prepared import HistoryEnd, PreparedData
@@ -288,14 +288,6 @@ def refit_findings(run: Run) -> Iterator[Finding]:
             "continues it."
         )
         yield finding("unfinished", sentence, refit=True)
-
-
-def replace_json(path: Path, content: dict[str, Any]) -> str:
-    """Replace the file at `path` by `content` as JSON, and return the text."""
-    text = json.dumps(content, indent=2, allow_nan=False)
-    with new_file(path) as draft:
-        draft.write_text(text + "\n", encoding="utf-8")
-    return text
 
 
 def check_same_run(run: Run) -> None:

@@ -1,6 +1,6 @@
 """Turret turns a log of who-used-what into a service that answers "what next?".
 
-The names in `__all__` are the public Python API, described in docs/python.md. They are loaded on first use:
+The names in `__all__` are the public Python API, described in docs/python.md. All are loaded on first use:
 `import turret` loads no other package, and changes nothing in the process.
 """
 

@@ -147,11 +147,11 @@ def recommend(
     from turret import recommending
 
     items: list[Any] | None = list(history) if history else None
-    words, told = list(history or []), list[dict[str, Any]]()
+    words, descriptions = list(history or []), list[dict[str, Any]]()
     if data is not None and not history:
         from turret.data.prepared import look_up
 
-        items, told, kinds = look_up(data, user, limit=1000)
+        items, descriptions, kinds = look_up(data, user, limit=1000)
         words = [*map(str, items)]
         if any(kinds):
             items = [{"item": item, "kind": kind} for item, kind in zip(items, kinds, strict=True)]
@@ -165,9 +165,10 @@ def recommend(
         else:
             answer = client.recommend(k=k, among=among)
         title = None if as_json else recommending.title_field(client)
-    if told:
+    if descriptions:
         words = [
-            recommending.item_text(item, fields, title) for item, fields in zip(words, told, strict=True)
+            recommending.item_text(item, fields, title)
+            for item, fields in zip(words, descriptions, strict=True)
         ]
     recommending.print_answer(answer, recommending.recommendations(answer, words, title), as_json)
 

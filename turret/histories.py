@@ -31,7 +31,7 @@ def load_histories(
     """Load the events of a log into the store of a service, so that their users are recommended by id.
 
     Events that the store holds are skipped, so the same call continues an interrupted one. The service may
-    run meanwhile. Its limits are read from the environment, as `turret serve` reads them.
+    run meanwhile. The limits of the service are read from the environment, as `turret serve` reads them.
 
     Args:
         events: prepared data or its folder, or one row an event: a table in memory, or the path of anything

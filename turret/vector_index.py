@@ -67,7 +67,7 @@ def choose_index(
         raise TurretError("an index needs at least one item and one query")
     chosen = choose(items, users, ScoringConfig(kind="dot", temperature=1.0), IndexRequest(kind, recall))
     lowest = min((measured.recall for measured in chosen.recall), default=1.0)
-    return VectorIndex(chosen.made.settings.kind, lowest, chosen.choice.words, chosen.made)
+    return VectorIndex(chosen.built_index.settings.kind, lowest, chosen.choice.words, chosen.built_index)
 
 
 def _within(name: str, values: ArrayLike) -> NDArray[np.float32]:

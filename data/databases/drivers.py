@@ -96,7 +96,7 @@ def connect_postgres(database: Database) -> Any:
 def read_mysql(database: Database, query: str) -> Iterator[pl.DataFrame]:
     """Yield the result of a query on a MySQL or MariaDB server.
 
-    What the address lacks comes from the section [client] of ~/.my.cnf. Times are those of UTC.
+    The section [client] of ~/.my.cnf has the parts that the address lacks. Times are those of UTC.
     """
     driver = _driver("pymysql", database)
     hosts, _, name = database.place.partition("?")[0].partition("/")

@@ -195,7 +195,7 @@ def _sentences(database: Database, role: str) -> Iterator[None]:
 def _reason(error: Exception, password: str | None) -> str:
     """Return the first lines of a driver's error in one line, without the password."""
     # Drivers add the query, or options of theirs.
-    number, *message = error.args if len(error.args) == 2 else (None, error)  # of MySQL
+    number, *message = error.args if len(error.args) == 2 else (None, error)  # MySQL numbers its errors
     text = str(message[0] if isinstance(number, int) else error) or type(error).__name__
     text = re.split(r"\n\s*\n|\nLINE \d|Query was:| Hint: ", text)[0]
     text = " ".join(re.sub(r"\.? SQLSTATE: \w+|^.*(?:ERROR|FATAL): ", "", text).split()).rstrip(".;")

@@ -79,7 +79,7 @@ def validate(
     of two sources are of different kinds.
     """
     further = forms or [()] * len(sources)
-    raw = [_raw_source(source, those, engine) for source, those in zip(sources, further, strict=True)]
+    raw = [_raw_source(source, of_source, engine) for source, of_source in zip(sources, further, strict=True)]
     raw, notes = raw if len(raw) == 1 else _with_one_order(raw), tuple[str, ...]()
     if any(source.source.columns.session is not None for source in raw):
         raw, notes = _with_users(raw, filters.session_gap)

@@ -193,7 +193,10 @@ def _flags(
     powers: Mapping[str, pl.Expr],
     merged: Callable[[pl.Expr], pl.Expr],
 ) -> dict[str, bool]:
-    """Return by column whether its condition holds, whose partial results are `merged`, and its power."""
+    """Return by column whether its condition holds, and whether a value has an exponent (its `powers`).
+
+    `merged` joins the results of a condition on pieces.
+    """
     checks = [condition.alias(raw) for raw, condition in conditions.items()]
     checks += [powers[raw].alias(f"{raw} power") for raw in conditions]
     flags = rows.collect(lambda frame: frame.select(checks))

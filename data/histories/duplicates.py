@@ -93,19 +93,19 @@ class Merging:
         self,
         lengths: NDArray[np.int64],
         times: NDArray[np.float64] | None,
-        asked: NDArray[np.float64] | None,
+        request_times: NDArray[np.float64] | None,
         kinds: NDArray[np.integer[Any]] | None,
     ) -> Mask | None:
         """Mask the events of B histories that are uses of their items: bool [P]; None for all.
 
-        A signal of the visit in which a history is asked about is no use: a target of its item that comes in
+        A signal of the visit of the request is no use: a target of its item that comes in
         this visit replaces the signal, so no history of a target has such a signal. Without a `gap`, all
         events are one visit.
 
         Args:
             lengths: int64 [B]; the histories are end to end, oldest events first.
             times: float64 [P], in seconds; None where times, and so visits with a gap, are unknown.
-            asked: float64 [B], when each history is asked about, in seconds; None without times.
+            request_times: float64 [B], when each history is ranked for, in seconds; None without times.
             kinds: int64 [P], the codes of the events' kinds; None where all are targets.
         """
         if self.policy in ("keep", "exact") or self.targets is None or kinds is None:
@@ -113,11 +113,11 @@ class Merging:
         are_targets: Mask = np.isin(kinds, self.targets)
         if self.gap is None:
             return are_targets
-        if times is None or asked is None:
+        if times is None or request_times is None:
             return None
         lasts = (np.cumsum(lengths) - 1)[lengths > 0]
         following = np.append(times[1:], 0.0)
-        following[lasts] = asked[lengths > 0]
+        following[lasts] = request_times[lengths > 0]
         breaks = np.cumsum(np.rint(1_000 * (following - times)) > self.gap)
         has_ended = np.repeat(breaks[lasts], lengths[lengths > 0]) > np.append(0, breaks[:-1])
         return are_targets | has_ended

@@ -321,7 +321,7 @@ def _united(before: Vocabulary, keys: pl.Series) -> tuple[pl.Series, NDArray[np.
 def _known(events: Events) -> NDArray[np.bool_]:
     """Mask the events of the other log that the data has already, bool [E].
 
-    Of n equal new events, as many are known as the data has, up to n.
+    Where n new events are equal, as many of them are known as the data has, up to n.
     """
     assert events.labels is not None
     columns = [events.users, events.times, events.items, *([] if events.kinds is None else [events.kinds])]

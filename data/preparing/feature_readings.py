@@ -139,14 +139,15 @@ def _typed(kind: str, values: pl.Series, where: Path, role: Role, settings: Form
 
 
 def _note(guessed: FeatureColumns, left_out: list[str], where: Path, role: Role) -> Iterator[str]:
-    told = ", ".join(f"{name} ({kind})" for kind, name in guessed.by_kind())
-    if not told and not left_out:
+    columns = ", ".join(f"{name} ({kind})" for kind, name in guessed.by_kind())
+    if not columns and not left_out:
         return
     rest = f"; left out: {', '.join(left_out)}" if left_out else ""
     kinds = (*(["text"] if role == "item" else []), "category", "multi", "path", "number", "vector", "ignore")
     options = ", ".join(f"--{role}-{kind}" for kind in kinds)
     yield (
-        f"{where.name}: read as features are {told or 'no columns'}{rest}; name them yourself with {options}"
+        f"{where.name}: read as features are {columns or 'no columns'}{rest}; name them yourself with "
+        f"{options}"
     )
 
 

@@ -231,8 +231,8 @@ def ingest_source(
         item_ids = pl.concat([item_ids, as_keys(catalog, item_ids.dtype)]).unique(maintain_order=True)
     bad_rows, removed = log.dropped_rows(verdicts) if verdicts else ([], [])
     by_kind = log.verdicts_by_kind() if log.kinds and bad_rows else {}
-    if by_kind and (told := _bad_by_kind(by_kind)):
-        log = replace(log, notes=(*log.notes, f"bad rows by kind: {told}"))
+    if by_kind and (counts := _bad_by_kind(by_kind)):
+        log = replace(log, notes=(*log.notes, f"bad rows by kind: {counts}"))
     bad_rows = [*log.malformed, *bad_rows]
     of_rows = [
         rows.prefix + doubt
@@ -352,7 +352,7 @@ def complete(
 
 
 def _catalog_time(path: Path) -> str | None:
-    if not path.exists():  # a table in memory
+    if not path.exists():  # the table is in memory
         return None
     return datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="milliseconds")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 _HEAD = 1 << 20
 _FEWEST = 0.7
-# Letters of western Europe. A sign between them, or a capital after a small letter, shows another encoding,
-# and so do the letters of Iceland, which stand for frequent letters of Turkish.
+# These are the letters of western Europe. A sign between them, or a capital after a small letter, shows
+# another encoding, and so do the letters of Iceland, which stand for frequent letters of Turkish.
 _SMALL, _CAPITAL = "a-zªºß-ïñ-öø-üÿšžœ", "A-ZÀ-ÏÑ-ÖØ-ÜŠŽŒŸ"
 _LETTER = _SMALL + _CAPITAL
 _FOREIGN = re.compile(

@@ -24,7 +24,7 @@ _PART, _ITEM_ID = f"{OWN}part", "item_id"
 _QUERIES = ("query", "question", "text", "utterance", "question_1")
 _ITEMS = ("item", "item_id", "answer_id", "answer", "intent", "document", "question_2")
 _PARTS = {"train": 0, "training": 0, "validation": 1, "valid": 1, "val": 1, "dev": 1, "test": 2}
-# Of a hundred queries, validation and test have the queries from these numbers on.
+# Validation and test have the queries from these numbers on, among each hundred.
 _VALIDATION_FROM, _TEST_FROM = 80, 90
 # A training query is paired with this number of other queries of the same answer.
 _PAIRS = 4

@@ -369,7 +369,7 @@ def _refuse_clashes(folder: Path, schemas: Mapping[Path, Mapping[str, pl.DataTyp
 
 
 def _texts(frame: pl.LazyFrame) -> list[pl.Expr]:
-    """Return the columns of bytes as texts, which Impala and Hive write as bytes, if the first are UTF-8."""
+    """Return columns of bytes as texts if their first values are UTF-8: Impala and Hive write texts so."""
     columns = [name for name, dtype in frame.collect_schema().items() if dtype == pl.Binary]
     if not columns:
         return []

@@ -235,20 +235,20 @@ def whole_entries(settings: Mapping[str, Any]) -> Any:
 def _whole(entry: Mapping[str, Any], files: Mapping[str, str], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return an entry with its file, and with the settings of all sources that it lacks."""
     shared = {key: _over(settings.get(key), entry.get(key)) for key in ("format", "columns")}
-    own, columns = entry.get("columns"), shared["columns"]
-    has_column = isinstance(own, dict) and "kind" in own
+    of_entry, columns = entry.get("columns"), shared["columns"]
+    has_column = isinstance(of_entry, dict) and "kind" in of_entry
     if entry.get("kind") is not None and not has_column and isinstance(columns, dict):
         shared["columns"] = {key: name for key, name in columns.items() if key != "kind"}
     files_of_entry = [file for name, file in files.items() if name == entry.get("name")]
     return {**entry, **({"file": files_of_entry} if files_of_entry else {}), **shared}
 
 
-def _over(shared: Any, own: Any) -> Any:
-    """Return a section of settings with the values of `own`, where both are sections."""
+def _over(shared: Any, section: Any) -> Any:
+    """Return a section of settings with the values of `section`, where both are sections."""
     shared = shared.model_dump(exclude_unset=True) if isinstance(shared, BaseModel) else shared or {}
-    own = {} if own is None else own
-    if not isinstance(shared, dict) or not isinstance(own, dict):
-        return own
+    section = {} if section is None else section
+    if not isinstance(shared, dict) or not isinstance(section, dict):
+        return section
     # One of the two places of a time excludes the other.
     others = {"in_file_order": "time", "time": "in_file_order"}
-    return {key: value for key, value in shared.items() if others.get(key) not in own} | own
+    return {key: value for key, value in shared.items() if others.get(key) not in section} | section

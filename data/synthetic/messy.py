@@ -135,7 +135,7 @@ def _visits(config: MessyConfig, people: int, random: np.random.Generator) -> _V
     count = 1 + random.poisson(random.gamma(2.0, mean / 2.0, people))
     count[config.users :] = random.integers(1, 4, people - config.users)
     person = np.repeat(np.arange(people), count)
-    # Most people knew the shop before the log. They visit it once a day.
+    # Most people knew the shop before the log. People visit it once a day.
     since = np.where(random.random(people) < 0.7, 0.0, random.uniform(0, 0.7, people))[person]
     moment = (since + (1 - since) * random.random(len(person))) * _DAYS
     person_day = np.unique(person * _DAYS + moment.astype(np.int64))

@@ -40,7 +40,7 @@ def synthesise(
 ) -> Report:
     """Write `events.csv`, `items.csv` and `users.csv` of a synthetic shop into the new folder `target`.
 
-    Their columns are those of `shop_tables` or of `messy_tables`. With `sources`, the files of
+    The columns of these files are those of `shop_tables` or of `messy_tables`. With `sources`, the files of
     `write_sources` stand in the place of `events.csv`. Raises `ConfigurationError` for sources of another
     shop than the messy one, and `DataError` when `target` exists, unless `overwrite` is given and `target`
     holds nothing but these files.

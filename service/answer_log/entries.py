@@ -1,4 +1,4 @@
-"""What the event loop keeps of an answer until the thread of the log has written it."""
+"""The entry of an answer, which the event loop keeps until the thread of the log has written it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol

@@ -81,7 +81,7 @@ class AnswerLog:
         self._files, self._key, self._count, self._worker = files, key, count, worker
         self._days, self._most_bytes, self._clock = days, most_bytes, clock
         self._waiting: deque[LoggedAnswer] = deque()
-        # The loop alone writes the first and the thread the second, so that no sum is lost.
+        # The loop alone adds to `_offered`, and the thread to `_taken`, so that no sum is lost.
         self._offered = self._taken = 0
         self._current: _Minute | None = None
         self._complete: deque[_Complete] = deque()
@@ -117,7 +117,7 @@ class AnswerLog:
             raise HistoryUnavailableError(message, 1.0) from None
 
     def close(self, seconds: float = 10.0) -> None:
-        """Write all that waits, within `seconds`, and stop."""
+        """Write all waiting answers, within `seconds`, and stop."""
         self._ending.set()
         if not self._threads:  # a log that was not started
             self.turn(is_last=True)
@@ -179,7 +179,7 @@ class AnswerLog:
             self._lose(minute.rows, error, minute.path)
 
     def _is_over(self, minute: _Minute) -> bool:
-        """Whether its time is over, or has not come yet, as the clock was set."""
+        """Whether the time of a minute is over, or has not come yet, as the clock was set."""
         return not 0 <= self._clock() - minute.number * MINUTE < MINUTE + LATE_MS
 
     def _end(self, minute: _Minute) -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from turret.data.answers.form import visitor_of
 from turret.service.answer_log.entries import LoggedAnswer, ShownItems
 
-# The columns of `data.answers.log.SCHEMA`.
+# These are the columns of `data.answers.log.SCHEMA`, in the types of pyarrow.
 SCHEMA = pa.schema(
     {
         "answer_id": pa.string(),

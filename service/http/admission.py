@@ -21,7 +21,8 @@ from turret.service.settings import Settings
 
 RETRY_SECONDS = 1
 BUSY = "server overloaded; retry after the Retry-After interval"
-# The most bytes of all bodies. Well-behaved clients need far less: their bodies pass within milliseconds.
+# All bodies together hold at most so many bytes. Well-behaved clients need far less: their bodies pass
+# within milliseconds.
 BODY_BYTES = 32_000_000
 BODY_SECONDS = 30.0  # from the end of a head to the end of its body
 # Up to here uvicorn buffers an answer without waiting for its client: its high-water mark.

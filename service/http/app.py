@@ -35,8 +35,8 @@ _log = logging.getLogger("turret.store")
 class Application(FastAPI):
     """FastAPI inside of our own `layers`, without FastAPI's layers, which cost as much as all of ours.
 
-    Its `calls`, by method and name, are found by `service.calls`, and never by the framework, whose patterns
-    read some paths in another way.
+    The `calls` of an application, by method and name, are found by `service.calls`, and never by the
+    framework, whose patterns read some paths in another way.
     """
 
     layers: ASGIApp

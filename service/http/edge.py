@@ -28,7 +28,7 @@ _LAST = (b"connection", b"close")
 _PROBES = frozenset({"/livez", "/readyz", "/metrics"})
 # Stages of one in so many requests are observed: six histograms took four of a request's 150 microseconds.
 STAGES_OF_ONE_IN = 10
-# Refusals by inner layers; `Admission` and the guard count their own.
+# Inner layers refuse requests by these statuses; `Admission` and the guard count their own refusals.
 _REFUSALS = {401: "key", 403: "scope", 413: "size", 429: "rate"}
 
 # For browsers: no type sniffing, no frames, and a policy of what a page may load.

@@ -22,9 +22,9 @@ HEAD_SECONDS = 10.0  # from the first byte of a head to its end
 HEAD_BYTES, HEAD_LINES = 16_384, 100
 # Bytes that are parsed at once, but for the rest of a body; the bytes of the shortest request.
 PIECE_BYTES, _SHORTEST, _BLANK_LINE = 1_024, len(b"GET / HTTP/1.1\r\n\r\n"), b"\r\n\r\n"
-# The most input of all connections of a worker that waits behind their running requests.
+# The input of all connections of a worker that waits behind their running requests has at most this size.
 INPUT_BYTES = 16_000_000
-# Chunk sizes, extensions and trailers: so many bytes beyond the size of the body.
+# Chunk sizes, extensions and trailers may take so many bytes beyond the size of the body.
 FRAMING_BYTES = 4_096
 LINGER_SECONDS = 1.0  # in which a client may read its refusal; further bytes are ignored
 

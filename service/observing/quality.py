@@ -209,8 +209,8 @@ def divergence(first: NDArray[np.float64], second: NDArray[np.float64]) -> float
 def noise_of(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
     """The expected divergence of two samples of one distribution.
 
-    Its second-order expansion is the chi-square distance / (8 ln 2), whose mean is (bins - 1) (1/n + 1/m) for
-    samples of n and m.
+    The second-order expansion of the divergence is the chi-square distance / (8 ln 2), whose mean is (bins -
+    1) (1/n + 1/m) for samples of n and m.
     """
     bins = np.count_nonzero(first + second)
     return float((bins - 1) * (1 / first.sum() + 1 / second.sum()) / (8 * np.log(2)))

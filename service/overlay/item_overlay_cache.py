@@ -132,7 +132,7 @@ class ItemOverlayCache:
     async def _with_next_page(self, fresh: FreshItems, bundle: Bundle) -> tuple[FreshItems, bool]:
         """Apply one page of changes; return the overlay, and whether it has all changes."""
         changes = await in_time(self._store.changes(fresh.number, self.PAGE), self._seconds)
-        if fresh.number and changes.last < fresh.number:  # another store, or an older copy of it
+        if fresh.number and changes.last < fresh.number:  # the store is another one, or an older copy
             return empty_overlay(bundle), False
         is_whole = len(changes.items) < self.PAGE or changes.last == fresh.number
         return await asyncio.to_thread(apply_changes, fresh, bundle, changes), is_whole

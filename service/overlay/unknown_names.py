@@ -1,7 +1,7 @@
 """Warnings about fields, values and items that the live version has nowhere; most of them are misspelt.
 
-They are not refused: a field may be new, and an item may belong to another version. Another warning names
-the fields that an item loses when it is put again.
+Unknown names are not refused: a field may be new, and an item may belong to another version. Another warning
+names the fields that an item loses when it is put again.
 """
 
 from collections import Counter

@@ -79,9 +79,9 @@ class DecayedCounts:
         return len(self._slots)
 
     def add(self, events: Sequence[Event | Arrival], kinds: Iterable[str], most: int, now: int) -> None:
-        """Count events; of kinds that are not among `kinds`, as events without a kind.
+        """Count events; an event of a kind that is not among `kinds` counts as one without a kind.
 
-        Of more than `most` items, those with the lowest counts are dropped.
+        Beyond `most` items, the items with the lowest counts are dropped.
         """
         known = set(kinds)
         self._now = now

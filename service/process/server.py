@@ -84,8 +84,8 @@ def connection_limit() -> int:
 def reserve(host: str, port: int, option: str = "port") -> socket.socket:
     """Bind an address that `share` may then bind too; port 0 chooses a free port. Raises ServiceError.
 
-    The socket never listens. Its options change once it is bound, or two services could have one port
-    unnoticed.
+    The socket never listens. The options of the socket change once it is bound, or two services could have
+    one port unnoticed.
     """
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]

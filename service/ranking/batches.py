@@ -42,7 +42,7 @@ _FIRST, _SHARE = 16, 1 / 32
 class LatencyEstimate:
     """The moving average of the processor time that one version's answers take.
 
-    It decides what the event loop ranks, and how many answers at a time. Thread time counts, as on a busy
+    It decides which answers the event loop ranks, and how many at a time. Thread time counts, as on a busy
     machine every answer seems slow.
     """
 
@@ -85,7 +85,7 @@ def recommend(
 ) -> list[Answer]:
     """Answer every query: by the towers if any item of its history is known, else by popularity.
 
-    A query that is `similar_to` an item is answered by the item's vector. Synchronous, without I/O.
+    A query that is `similar_to` an item is answered by the item's vector. The function does no I/O.
 
     Adds the seconds of each stage to `stages`, and a record of each recommendation to `records`. Raises
     RequestError for fields that the version can't read, and EncodingError for features whose vector is not
@@ -217,7 +217,7 @@ class MicroBatcher:
         if is_first and len(self._waiting) > 1:
             loop.call_soon(self._run_batch)
             return
-        waiting = [entry for entry in self._waiting if not entry.answer.done()]  # else cancelled
+        waiting = [entry for entry in self._waiting if not entry.answer.done()]  # some are cancelled
         if not waiting:
             self._waiting = []
             return

@@ -201,7 +201,7 @@ class Comparison:
 
 
 def _side_by_side(live: Side, other: Side, query: Query) -> dict[str, Any]:
-    """Answer a query from both versions; Raises as `Side.answer`.
+    """Answer a query from both versions. Raises as `Side.answer`.
 
     `moves` has the rank of each item in both answers, from 1, or None; those of the live version come first.
     Ids are compared as texts: 7 and "7" are one item.

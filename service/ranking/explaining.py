@@ -90,8 +90,8 @@ def _uses(view: ItemView, uses: Events, row: int) -> dict[str, Any] | None:
     kinds = {name: count for name, count in counts.items() if count}
     takes = np.isin(codes, target_codes(view.bundle.manifest.kinds))
     at, every, last = at[takes] if takes.any() else at, None, None
-    if uses.times is not None and uses.asked is not None:
-        *gaps, since = np.diff([*uses.times[at], uses.asked[0]]) / _DAY
+    if uses.times is not None and uses.request_times is not None:
+        *gaps, since = np.diff([*uses.times[at], uses.request_times[0]]) / _DAY
         every, last = round(float(np.mean(gaps)), 3) if gaps else None, max(0.0, round(float(since), 3))
     return {"times": len(codes), "kinds": kinds, "every_days": every, "last_days_ago": last}
 
@@ -136,7 +136,7 @@ def _without(query: Query, row: int) -> Query:
     return replace(
         query,
         rows=rows[stay],
-        times=None if times is None else Times(times.events[stay], times.asked),
+        times=None if times is None else Times(times.events[stay], times.request),
         kinds=None if kinds is None else kinds[stay],
         vector=None,
         bonus=None,

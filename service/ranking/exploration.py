@@ -14,8 +14,8 @@ from turret.tower.retrieval import Ranking
 
 # The places are drawn from so many of the best items that no other place shows, or of the new ones.
 CANDIDATES = 50
-LARGEST_SPREAD = 100.0  # of weights; what is less likely by exp(100) is never drawn
-# Steps of log t, and its first one: before it, nothing rings with a probability of 1e-10.
+LARGEST_SPREAD = 100.0  # of weights; a candidate that is less likely by exp(100) is never drawn
+# log t rises by such steps from the first value on, before which nothing rings with a probability of 1e-10.
 _STEP, _EARLIEST = 0.35, -23.0
 Rows = NDArray[np.integer[Any]]
 Numbers = NDArray[np.float64]

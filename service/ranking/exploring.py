@@ -62,7 +62,7 @@ def explore(query: Query, usual: Ranking, model: LoadedModel, view: ItemView) ->
 
 def _candidates(ranking: Ranking, shown: Sequence[int], places: Sequence[int]) -> Ranking:
     """The best items that no other place of the answer shows."""
-    # Of so few rows, sets are quicker than `isin`.
+    # Sets of so few rows are quicker than `isin`.
     others = {*shown} - {shown[place] for place in places}
     keep = np.array([row not in others for row in ranking.rows.tolist()], np.bool_)
     return Ranking(ranking.rows[keep][:CANDIDATES], ranking.scores[keep][:CANDIDATES], ranking.plan)

@@ -49,7 +49,7 @@ _MIN_VERSION_SECONDS = 1.0  # to wait until this worker has loaded the `min_vers
 class Shadow:
     """Lets the shadow answer its share of the requests, one at a time, in a thread.
 
-    At most `limit` requests wait; more are dropped and counted. Its failures don't affect any response.
+    At most `limit` requests wait; more are dropped and counted. No failure of the shadow affects a response.
     """
 
     def __init__(

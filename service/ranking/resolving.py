@@ -115,8 +115,8 @@ def _read_filter(query: Query, view: ItemView) -> Filter | None:
         try:
             contents = {f"boost.{place}.filter": boost.filter for place, boost in enumerate(request.boost)}
             filters = compile_filters(contents, bundle.catalog)
-            own = zip(filters, request.boost, strict=True)
-            query.named_boosts += [NamedBoost(None, condition, boost.by) for condition, boost in own]
+            boosts = zip(filters, request.boost, strict=True)
+            query.named_boosts += [NamedBoost(None, condition, boost.by) for condition, boost in boosts]
         except FilterError as error:
             wrong += invalid_fields(error)
     wrong += [view.no_field(name, f"cap.{name}") for name in request.cap if name not in bundle.catalog.kinds]

@@ -225,10 +225,10 @@ def merge(
 
 # Returns the best k items; fewer only if fewer exist.
 Ranked = Callable[[int], Ranking]
-# The candidates of diversity: enough to differ, few enough to compare pairwise. If a cap leaves fewer than k
-# of them, the rest follows in the order of the scores.
+# Diversity has so many candidates: enough to differ, few enough to compare pairwise. If a cap leaves fewer
+# than k of them, the rest follows in the order of the scores.
 POOL, POOL_PER_ITEM = 100, 4
-# The best items among which a cap chooses: else a cap that can't be met would read the whole catalog.
+# A cap chooses among so many of the best items: else a cap that can't be met would read the whole catalog.
 CAPPED, CAPPED_PER_ITEM = 1_000, 10
 # Pages end here, as in a catalog search: else a cursor that a client made up would rank the whole catalog.
 PAGED = 10_000

@@ -259,8 +259,7 @@ def show_time(milliseconds: int) -> str:
 Time = Annotated[int, PlainValidator(check_time), WithJsonSchema({"anyOf": _KINDS})]
 
 
-# Cursors.
-# The 32 bits of a finite float in hexadecimal: any exponent but the largest.
+# A cursor has the 32 bits of a finite float in hexadecimal: any exponent but the largest.
 _SCORE = r"[0-689a-e][0-9a-f]{7}|[7f][0-9a-e][0-9a-f]{6}|[7f]f[0-7][0-9a-f]{5}"
 _PLACE = "~-?[0-9a-f]{1,13}~[0-9a-f]{1,7}~[0-9a-f]{1,7}"
 CURSOR_PATTERN = rf"^[A-Za-z0-9_-][A-Za-z0-9._-]{{0,63}}{_PLACE}~({_SCORE})(~new|~again)?$"

@@ -143,7 +143,7 @@ class HistoryStore(Protocol):
 class ListsArrivals(Protocol):
     """A history store that lists its events in the order of their arrival.
 
-    Of a store without this method, nothing is popular now.
+    A service with a store that lacks this method has no popular items of late.
     """
 
     async def arrivals(self, after: str | None) -> Arrivals | None:

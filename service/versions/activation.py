@@ -43,7 +43,7 @@ class Activator:
     """Activates, rolls back and routes for all workers and replicas, from any worker.
 
     Calls run one at a time: by a lock on the folder, which keeps `turret retrain` from deleting a version
-    meanwhile, and a lease of the `records`. What makes a change is the replacement of the record that it
+    meanwhile, and a lease of the `records`. A change replaces the record that it
     began with: so no two activations have one number, also if a member is stopped for longer than its lease
     lasts. `run_gate` checks a version.
     """

@@ -232,17 +232,17 @@ def keep_record(root: Path, record: Record) -> None:
 def keep(root: Path, record: Record) -> bool:
     """Let the folder follow a record, if it has none that is newer; False while an activation has its lock.
 
-    The log gets the activations since the last one that it has, of each version the last. Of several
-    processes, the first one does it. A folder that can't be written keeps its state, which is logged.
+    The log gets the activations since the last one that it has, of each version the last. The first
+    of several processes does it. A folder that can't be written keeps its state, which is logged.
     """
     try:
         with activation_lock(root, patience=0):
             kept = _valid_record(root)
             if kept is None or kept.number <= record.number:
                 keep_record(root, record)
-                known = {(one.number, one.version) for one in _lines(root)}
+                known = {(line.number, line.version) for line in _lines(root)}
                 entries = (record.live, *record.before)
-                missed = takewhile(lambda one: (one.number, one.version) not in known, entries)
+                missed = takewhile(lambda entry: (entry.number, entry.version) not in known, entries)
                 for line in reversed([*missed]):
                     add_line(root, line)
     except BusyError:
@@ -263,13 +263,13 @@ def latest_lines(root: Path, most: int | None = None) -> list[Activation]:
 def add_line(root: Path, line: Activation) -> None:
     """Add an activation that isn't the last one of the log, or a refusal; a failure is logged."""
     path = root / LOG
-    last = next((one for one in _lines(root) if one.number), None)
+    last = next((entry for entry in _lines(root) if entry.number), None)
     if line.number and last and (line.number, line.version) == (last.number, last.version):
         return
     try:
         with open(path, "ab+", buffering=0, opener=no_link) as file:
             size = os.fstat(file.fileno()).st_size
-            is_torn = size > 0 and os.pread(file.fileno(), 1, size - 1) != b"\n"  # by a crash
+            is_torn = size > 0 and os.pread(file.fileno(), 1, size - 1) != b"\n"  # a crash tore it
             file.write(b"\n" * is_torn + line.model_dump_json(exclude_defaults=True).encode() + b"\n")
             os.fsync(file.fileno())
         sync(path.parent)

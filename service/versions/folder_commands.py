@@ -92,7 +92,7 @@ def activate_in_folder(version: str, bundles: Path, force: bool = False, compare
 
 
 def _from_environment(variable: str, default: float) -> float:
-    # Not `Settings`: a trainer activates versions too, and its image lacks pydantic-settings.
+    # `Settings` would not do: a trainer activates versions too, and its image lacks pydantic-settings.
     value = os.environ.get(variable, str(default))
     try:
         return float(value)

@@ -31,9 +31,9 @@ _log = logging.getLogger("turret.replicas")
 class Follower:
     """One member: a worker process, named `HOST:PORT/PID`.
 
-    20 times a second it reads two numbers of the `records`, and the record if it has changed. It opens what
-    is new, and reports at once what it has then, and once a second that it lives. `is_shared`: other machines
-    have replicas with the same record. `clock` is monotonic, in seconds.
+    20 times a second it reads two numbers of the `records`, and the record if it has changed. It opens
+    new versions, and reports its versions at once, and once a second that it lives. `is_shared`: other
+    machines have replicas with the same record. `clock` is monotonic, in seconds.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Follower:
             self._ran = self._clock()
 
     async def refresh(self) -> None:
-        """Read the record, and open what is new. An unavailable store changes nothing."""
+        """Read the record, and open its new versions. An unavailable store changes nothing."""
         with suppress(ReplicasUnavailableError):
             await self.look()
         await self._open_new()
@@ -188,7 +188,7 @@ class Follower:
     async def announce(self, number: int, seconds: float) -> Late:
         """Tell all members of the change `number` of an item, and wait until they have heard of it.
 
-        Of those that don't in time, the other replicas are named.
+        The result names the other replicas that have not heard of it in time.
         """
         try:
             await self._records.announce(number)
@@ -237,24 +237,24 @@ class Follower:
         if self._stored is not None and revision.record == self._revision:
             return
         is_first, self._stored = self._stored is None, await self._records.read()
-        record, own = read_record(self._stored), self._holder.record
-        if own is not None and (record is None or record.is_behind(own)):
-            record = await self._restore(own, record, is_first)
+        record, held = read_record(self._stored), self._holder.record
+        if held is not None and (record is None or record.is_behind(held)):
+            record = await self._restore(held, record, is_first)
         if record is not None:
             self._holder.record = record
         self._revision = revision.record
 
-    async def _restore(self, own: Record, stored: Record | None, is_first: bool) -> Record | None:
+    async def _restore(self, held: Record, stored: Record | None, is_first: bool) -> Record | None:
         """Write this worker's record in place of none, or of one that is older."""
         assert self._stored is not None
-        number = max(own.number, (stored.number if stored else 0) + 1)
-        live = own.live.model_copy(update={"number": own.live.number or 1})
-        own = own.model_copy(update={"number": number, "live": live})
-        self._stored = await self._records.swap(self._stored, own.encoded())
-        if self._stored == own.encoded() and not is_first:
+        number = max(held.number, (stored.number if stored else 0) + 1)
+        live = held.live.model_copy(update={"number": held.live.number or 1})
+        held = held.model_copy(update={"number": number, "live": live})
+        self._stored = await self._records.swap(self._stored, held.encoded())
+        if self._stored == held.encoded() and not is_first:
             was = "missing" if stored is None else f"older (version {stored.live.version})"
             message = "the record of the live version was %s; it says again that version %s is live"
-            _log.warning(message, was, own.live.version)
+            _log.warning(message, was, held.live.version)
         return read_record(self._stored)
 
     async def _look_for_first(self) -> None:

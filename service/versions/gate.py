@@ -106,14 +106,14 @@ class _Gate:
         if manifest.index.is_exact:
             return "its index is exact"
         measured, choice = manifest.recall, manifest.index_choice
-        asked, minimum = choice.recall if choice else 0.0, self._request.recall_minimum
-        remedy = f"index it again with `turret index --recall {max(asked, minimum):g}`"
+        promised, minimum = choice.recall if choice else 0.0, self._request.recall_minimum
+        remedy = f"index it again with `turret index --recall {max(promised, minimum):g}`"
         if not measured:
             raise BundleError(f"its index is approximate, but its recall was not measured; {remedy}")
         worst = min(measured, key=lambda point: point.recall)
         result = f"its index finds {worst.recall:.4f} of the best {worst.k} among {worst.among}"
-        if worst.recall < asked:
-            raise BundleError(f"{result}, less than the {asked:g} that it was made for; {remedy}")
+        if worst.recall < promised:
+            raise BundleError(f"{result}, less than the {promised:g} that it was made for; {remedy}")
         if worst.recall < minimum:
             raise BundleError(
                 f"{result}, less than TURRET_RECALL_MINIMUM = {minimum:g}; {remedy}, or lower that setting"
@@ -121,7 +121,7 @@ class _Gate:
         return f"{result}, and no less elsewhere"
 
     def metric(self) -> str:
-        """Its recorded metric is not far below that of the live version."""
+        """The recorded metric of the version is not far below that of the live version."""
         assert self._bundle is not None
         request, live = self._request, None
         if request.compared:
@@ -132,7 +132,7 @@ class _Gate:
         return compare_recorded(self._bundle.manifest, live)
 
     def overlap(self) -> str:
-        """Its answers overlap enough with those of the live version."""
+        """The answers of the version overlap enough with those of the live version."""
         assert self._bundle is not None
         request = self._request
         if request.live is None or request.live == request.version:

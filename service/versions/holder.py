@@ -183,7 +183,7 @@ class ModelHolder:
         swapped.set()
 
     async def follow(self) -> None:
-        """Open what the record has and this worker has not. Raises BundleError."""
+        """Open the versions of the record that this worker lacks. Raises BundleError."""
         async with self.change_lock:
             if self.record is not None:
                 await self.take(self.record)

@@ -23,7 +23,7 @@ def available_bytes(proc: Path = _PROC, cgroups: Path = _CGROUPS) -> int | None:
 def needed_bytes(manifest: Manifest, factor: float) -> float:
     """Return the memory for checking and loading a version: `factor` times the size of its files.
 
-    Of a version on an engine, those that the service only maps do not count: the system may drop their pages.
+    Files that the service of a version on an engine only maps do not count: the system may drop their pages.
     """
     mapped = _MAPPED if manifest.index.is_remote else frozenset()
     return factor * sum(file.bytes for name, file in manifest.files.items() if name not in mapped)

@@ -17,7 +17,8 @@ from turret.tower.errors import FilterError
 from turret.tower.format.listing import is_version
 
 _MOST_BEFORE = 100
-# As JSON. A record has two sets, of at most so many bytes each, and the activations of a hundred versions.
+# A record in JSON has two sets of rules, of at most so many bytes each, and the activations of a hundred
+# versions.
 RULES_BYTES, RECORD_BYTES = 1_000_000, 4_000_000
 COMPARISON_SECONDS = 1800  # that a version stays open for comparison
 
@@ -61,7 +62,7 @@ class CompiledRule(NamedTuple):
 
 
 class Rule(Stored):
-    """What a shop wants of answers: a filter on catalog fields, caps, boosts and pins.
+    """A rule of a shop for answers: a filter on catalog fields, caps, boosts and pins.
 
     A cap says how many items of an answer may share a value of a field. The rule applies from `from_` until
     `until` (ms since 1970), to a `share` of the users, and with `default` to answers whose request names no
@@ -133,13 +134,13 @@ class RuleSet(Stored):
 
         Raises ConflictError for an unknown name.
         """
-        found = {}
+        rules = {}
         for name in self.defaults if names is None else names:
             if name not in self.rules:
                 known = ", ".join(self.rules) or "none; PUT /v1/rules sets them"
                 raise ConflictError("rules", name, f"there is no such rule; there are: {known}")
-            found[name] = self.rules[name]
-        return found
+            rules[name] = self.rules[name]
+        return rules
 
     def fault(self, catalog: Catalog) -> tuple[str, FilterError] | None:
         """The name of the first rule that a catalog can't apply, and why; None if it can apply all."""
@@ -259,11 +260,11 @@ class Record(Stored):
 
     def activation_of(self, version: str) -> Activation | None:
         """The last activation of a version, if it is among the newest 100 versions."""
-        return next((one for one in (self.live, *self.before) if one.version == version), None)
+        return next((entry for entry in (self.live, *self.before) if entry.version == version), None)
 
     def activated(self, activation: Activation) -> "Record":
         """The record after an activation."""
-        before = [one for one in (self.live, *self.before) if one.version != activation.version]
+        before = [entry for entry in (self.live, *self.before) if entry.version != activation.version]
         number = (self.live.number or 0) + 1
         live = activation.model_copy(update={"number": number, "previous": self.live.version})
         changed = self.routed(self.routes.without(activation.version))
@@ -313,7 +314,7 @@ def read_record(stored: bytes) -> Record | None:
 
 
 def fault_of(error: ValidationError) -> str:
-    """The first fault of a record: the field, and what it should hold."""
+    """The first fault of a record: the field, and the value that it should hold."""
     first = error.errors()[0]
     return ": ".join([*map(str, first["loc"]), first["msg"]])
 

@@ -33,11 +33,11 @@ def compare_recorded(new: Manifest, live: Manifest | None) -> str:
     names = [name for name in ours if name in others]
     if not names:
         return f"its metric is not compared: version {live.version} has none recorded like it"
-    name = next((one for one in names if one[1] == _METRIC), names[0])
+    name = next((key for key in names if key[1] == _METRIC), names[0])
     data = (
         "the same data" if new.fingerprints.get("data") == live.fingerprints.get("data") else "its own data"
     )
-    of_part = ({one[1]: mean for one, mean in each.items() if one[0] == name[0]} for each in (ours, others))
+    of_part = ({key[1]: mean for key, mean in each.items() if key[0] == name[0]} for each in (ours, others))
     shown, other = (with_slots(means, name[1]) for means in of_part)
     figures = (
         f"recorded {name[1]} is {shown} against {other} of version {live.version}, each on the {name[0]} "

@@ -148,7 +148,7 @@ def evaluation_masks_the_newest_fifty_of_the_seen_items_alone(original: Any, *gi
 
 @planted("training.evaluation.repeats:uses_of", "training/test_evaluation.py")
 def the_evaluation_of_repeats_reads_no_times(original: Any, *given: Any) -> Any:
-    return original(*given)._replace(times=None, asked=None)
+    return original(*given)._replace(times=None, request_times=None)
 
 
 @planted("training.evaluation.repeats:fit_repeats", "training/test_evaluation.py")

@@ -212,7 +212,7 @@ def test_a_recorded_query_has_a_time_and_a_kind_for_each_item() -> None:
     assert GoldenQuery(history=(1,), **answer).times is None
     times = GoldenQuery(history=(1, 2), history_times=(5, 7.5), at=9, **answer).times
     assert times is not None
-    assert (times.events.tolist(), times.asked) == ([5.0, 7.5], 9.0)
+    assert (times.events.tolist(), times.request) == ([5.0, 7.5], 9.0)
     for beside, words in (({"history_times": (5,)}, "1 times"), ({"history_kinds": ("view",)}, "1 kinds")):
         with pytest.raises(ValueError, match=f"{words} for 2 items"):
             GoldenQuery.model_validate({"history": (1, 2), **beside, **answer})

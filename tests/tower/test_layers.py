@@ -9,8 +9,9 @@ from torch import Tensor
 
 from tests.tower.small_towers import ITEMS, item_features, user_features
 from turret.tower.errors import TowerError
+from turret.tower.kernels.elementwise import gather_rows
 from turret.tower.layers.feature_layers import FeatureLayers, FeatureRows, feature_rows
-from turret.tower.layers.packed import PackedHistories, gather_rows
+from turret.tower.layers.packed import PackedHistories
 from turret.tower.layers.windows import window_means, window_sums
 
 

@@ -219,7 +219,7 @@ def test_a_bundle_ranks_used_items_by_their_scores_with_gains(tmp_path: Path) ->
         bonuses = retriever.bonus_of_each(histories, times)
         together = retriever.nearest_of_each(vectors, [20, 20], [nothing] * 2, bonuses)
         for answer, batched, rows, when in zip(answers, together, histories, times, strict=True):
-            beside = () if when is None else (when.events.tolist(), when.asked)
+            beside = () if when is None else (when.events.tolist(), when.request)
             order, scores = ranking(contents, rows.tolist(), *beside)
             assert answer.rows.tolist() == batched.rows.tolist() == order[:20].tolist()
             assert answer.scores == pytest.approx(scores[:20], rel=1e-4, abs=1e-5)

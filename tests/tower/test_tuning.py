@@ -82,7 +82,7 @@ LARGE, QUERIES = clustered(20_000, 0), clustered(300, 1)
 
 def test_a_small_catalog_stays_exact() -> None:
     chosen = choose(LARGE[:SMALL], QUERIES[:50], DOT, IndexRequest())
-    assert chosen.made.settings.kind == "flat"
+    assert chosen.built_index.settings.kind == "flat"
     assert "exact search of at most 2,000 items" in chosen.choice.words[-1]
     assert {one.recall for one in chosen.recall} == {1.0}
 
@@ -109,10 +109,10 @@ AUTO = IndexRequest(recall=0.95)
 
 def test_auto_takes_the_fastest_product_codes_that_reach_the_recall(costs: dict[str, float]) -> None:
     chosen = choose(LARGE[:2500], QUERIES[:40], DOT, AUTO)
-    assert chosen.made.settings.label == "ivf_pq of 1 list, rotated"
+    assert chosen.built_index.settings.label == "ivf_pq of 1 list, rotated"
     assert min(one.recall for one in chosen.recall) >= 0.95
     costs["ivf_pq of 1 list, rotated"] = 9.9
-    assert choose(LARGE[:2500], QUERIES[:40], DOT, AUTO).made.settings.label == "ivf_pq of 1 list"
+    assert choose(LARGE[:2500], QUERIES[:40], DOT, AUTO).built_index.settings.label == "ivf_pq of 1 list"
 
 
 @pytest.mark.parametrize(("codes", "taken"), [("plain", "ivf_pq"), ("all", "ivf")])
@@ -128,7 +128,7 @@ def test_what_is_good_for_the_best_10_alone_is_not_taken(
         return 0.0 if k == 32 and fails else recall(task, planner, truth, k)
 
     monkeypatch.setattr(Task, "recall", some_fail)
-    settings = choose(LARGE[:2500], QUERIES[:40], DOT, AUTO).made.settings
+    settings = choose(LARGE[:2500], QUERIES[:40], DOT, AUTO).built_index.settings
     assert isinstance(settings, IvfSettings | IvfPqSettings)
     assert settings.kind == taken
     assert [effort.k for effort in settings.efforts][:2] == [10, 32]
@@ -164,9 +164,9 @@ def test_unequal_lengths_reach_the_recall(kind: str, biased: bool) -> None:
         vectors *= np.random.default_rng(3).lognormal(0, 0.4, (4000, 1)).astype(np.float32)
     scoring = ScoringConfig(kind="dot", temperature=1.0, item_bias=biased)
     chosen = choose(vectors, queries, scoring, IndexRequest(kind, 0.95))
-    assert chosen.made.settings.kind == kind
-    assert isinstance(chosen.made.settings, IvfSettings | IvfPqSettings)
-    assert (chosen.made.settings.biased, chosen.made.settings.augmented) == (biased, not biased)
+    assert chosen.built_index.settings.kind == kind
+    assert isinstance(chosen.built_index.settings, IvfSettings | IvfPqSettings)
+    assert (chosen.built_index.settings.biased, chosen.built_index.settings.augmented) == (biased, not biased)
     assert min(one.recall for one in chosen.recall) >= 0.95
 
 
@@ -192,5 +192,5 @@ def test_a_kind_has_to_be_a_quarter_faster_than_the_exact_search(
 ) -> None:
     costs.update(dict.fromkeys(costs, milliseconds))
     chosen = choose(LARGE[:2500], QUERIES[:40], DOT, AUTO)
-    assert chosen.made.settings.kind == kind
+    assert chosen.built_index.settings.kind == kind
     assert words in chosen.choice.words[-1]

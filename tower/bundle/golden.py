@@ -128,10 +128,10 @@ def check_golden(bundle: Bundle) -> None:
     Raises BundleError naming the first query with a different answer, or item with a different vector.
     """
     golden = load_golden(bundle.folder)
-    for what, fault in chain(_query_faults(bundle, golden), _item_faults(bundle, golden.items)):
+    for entry, fault in chain(_query_faults(bundle, golden), _item_faults(bundle, golden.items)):
         if fault:
             raise BundleError(
-                f"bundle {bundle.manifest.version}, recorded {what}: {fault}; its files are of different "
+                f"bundle {bundle.manifest.version}, recorded {entry}: {fault}; its files are of different "
                 "models, export it again",
                 "golden",
             )
@@ -185,10 +185,10 @@ def difference(expected: Ranking, served: Ranking) -> str | None:
     return None
 
 
-def overlap_between(one: Sequence[int | str], other: Sequence[int | str]) -> float:
+def overlap_between(answer: Sequence[int | str], other: Sequence[int | str]) -> float:
     """Return the share of the longer answer that is in the other one; 1 for two empty answers."""
-    longest = max(len(one), len(other))
-    return len(set(map(str, one)) & set(map(str, other))) / longest if longest else 1.0
+    longest = max(len(answer), len(other))
+    return len(set(map(str, answer)) & set(map(str, other))) / longest if longest else 1.0
 
 
 def mean_overlap(bundle: Bundle, recorded: Sequence[GoldenQuery]) -> float:

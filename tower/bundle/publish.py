@@ -166,7 +166,7 @@ def reindex(
         new_target(folder.parent, version)
     scoring = old.manifest.scoring
     chosen = choose(old.vectors, query_vectors(old), scoring, request, report)
-    kind = chosen.made.settings.kind
+    kind = chosen.built_index.settings.kind
     check_recall(chosen.recall, request.recall, kind)
     target = new_target(folder.parent, version or derived_version(old.manifest.version, kind))
     publish_chosen(old, chosen, target)
@@ -183,7 +183,7 @@ def publish_chosen(old: Bundle, chosen: Chosen, target: Path) -> None:
         "version": target.name,
         "created": _now(),
         "exported": old.manifest.exported or old.manifest.created,
-        "index": chosen.made.settings,
+        "index": chosen.built_index.settings,
         "index_choice": chosen.choice,
         "recall": chosen.recall,
         "fingerprints": {**old.manifest.fingerprints, "reindexed": old.manifest.version},
@@ -192,7 +192,7 @@ def publish_chosen(old: Bundle, chosen: Chosen, target: Path) -> None:
     with atomic_folder(target) as folder:
         for name in set(old.manifest.files) - {INDEX, GOLDEN}:
             shutil.copyfile(old.folder / name, folder / name)
-        chosen.made.save(folder / INDEX)
+        chosen.built_index.save(folder / INDEX)
         golden = load_golden(old.folder)
         answers = replay(Bundle(folder, manifest), golden)
         queries = tuple(

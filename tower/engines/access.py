@@ -152,8 +152,8 @@ class Connection:
         if problem and in_a_row == 1:
             _log.warning("vector engine at %s failed: %s", self.address, problem)
         if state != before:
-            told = "unavailable: circuit open" if state == "open" else "available again: circuit closed"
-            _log.warning("vector engine at %s %s", self.address, told)
+            change = "unavailable: circuit open" if state == "open" else "available again: circuit closed"
+            _log.warning("vector engine at %s %s", self.address, change)
 
 
 _shared = cache(Connection)

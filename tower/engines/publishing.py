@@ -215,13 +215,13 @@ class _Tuner:
 
 
 def _described(selectivity: float, efforts: Sequence[EngineEffort]) -> str:
-    told = [
+    by_k = [
         f"no effort for k = {effort.k:,} (recall {effort.recall:.4f} at the largest: searched exactly)"
         if effort.breadth is None
         else f"effort {effort.breadth:,} for k = {effort.k:,} (recall {effort.recall:.4f})"
         for effort in efforts
     ]
-    return f"where {selectivity:.2g} of the items are allowed: {', '.join(told) or 'searched exactly'}"
+    return f"where {selectivity:.2g} of the items are allowed: {', '.join(by_k) or 'searched exactly'}"
 
 
 def namespace(bundles: Path) -> str:

@@ -41,7 +41,7 @@ class ApproximateIndex(Index):
     """A FAISS index that proposes rows, and the item vectors that rank them.
 
     Scores are true inner products, the same numbers that `ExactIndex` gives, and rows come in the same order:
-    higher scores first, then lower rows. Of rows that tie at the end, the proposed rows come. Where fewer
+    higher scores first, then lower rows. Among rows that tie at the end, the proposed rows come. Where fewer
     than k allowed rows are proposed, all allowed rows are scored instead.
     """
 

@@ -16,8 +16,8 @@ _MARGIN = 8
 # Beyond the best k rows, so many are fetched at first where rows are left out, and `_MORE` times as many for
 # the few vectors without k sure rows then, up to `_MOST`.
 _SPARE, _MORE, _MOST = 16, 4, 1_000
-# Queries of a product. Of 27,000 items 2,048 take 44 microseconds each; 4,096 need more memory than a cache
-# has, and take 49; FAISS ranks 1,024 otherwise, in 115.
+# A product has so many queries. On 27,000 items 2,048 queries take 44 microseconds each; 4,096 need more
+# memory than a cache has, and take 49; FAISS ranks 1,024 otherwise, in 115.
 _QUERIES = 2_048
 _MARKS = 1 << 22  # bytes of marks of rows that are left out, which should stay in a processor's cache
 

@@ -14,8 +14,9 @@ from turret.tower.index.index import Index, ordered
 
 Rows = NDArray[np.integer[Any]]
 # Where rows are excluded, `_SPARE` more than k are fetched at first, and one more for each `_SPARE_SHARE` of
-# them. Of a history in a bundle (19 to 60 recorded items, catalogs of 600 to 100,000), 1 to 3 items are among
-# the best 10, in nine of ten at most 6; fetching all 50 more costs an inverted file three times as much.
+# them. In a bundle (19 to 60 recorded items, catalogs of 600 to 100,000), 1 to 3 items of a history are among
+# the best 10, in nine of ten histories at most 6; fetching all 50 more costs an inverted file three times as
+# much.
 _SPARE, _SPARE_SHARE = 8, 16
 # One in so many of these rows is searched for with the effort of the best k. With all of them, a search of
 # 100,000 items takes a tenth longer, and finds .996 of the best 10 that are left instead of .993, where .99

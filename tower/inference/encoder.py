@@ -88,11 +88,11 @@ _LONG, _SOME = 64, (2, 3, 5, 7)
 class Encoder:
     """The user tower as ONNX, run on one thread.
 
-    Its inputs are `history` float32 [B, T, D] (the item vectors of the newest rows, oldest first, then
-    zeros), `length` int64 [B] and one `feature_<name>` for each user feature, as `FeatureInputs` has them. A
-    tower that `reads_times` also has `gaps` and `clocks` float32 [B, T], the seconds that
+    The inputs of the tower are `history` float32 [B, T, D] (the item vectors of the newest rows, oldest
+    first, then zeros), `length` int64 [B] and one `feature_<name>` for each user feature, as `FeatureInputs`
+    has them. A tower that `reads_times` also has `gaps` and `clocks` float32 [B, T], the seconds that
     `tower.times.time_inputs` gives, -1 where they are unknown; one that `reads_kinds` has `kinds` int64
-    [B, T], the codes of `data.kinds`, -1 where they are unknown. Its output is `user_vector` [B, D].
+    [B, T], the codes of `data.kinds`, -1 where they are unknown. The output is `user_vector` [B, D].
 
     Raises BundleError when `model` is not such a tower of the model that `card` describes.
     """
@@ -274,9 +274,9 @@ def _check_finite(vectors: Vectors, tower: str) -> None:
 class ItemEncoder:
     """The item tower as ONNX, run on one thread.
 
-    Its inputs are one `feature_<name>` for each item feature, as `FeatureInputs` has them; its output is
-    `item_vector` [B, D], scored as the catalog's vectors are (of length 1 for the cosine, the bias last),
-    for items whose ids were never trained on.
+    The inputs of the tower are one `feature_<name>` for each item feature, as `FeatureInputs` has them; its
+    output is `item_vector` [B, D], scored as the catalog's vectors are (of length 1 for the cosine, the bias
+    last), for items whose ids were never trained on.
 
     Raises BundleError when `model` is not such a tower.
     """

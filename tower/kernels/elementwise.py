@@ -1,4 +1,4 @@
-"""Dropout and normalisation in few passes."""
+"""Functions of tensors in few passes: dropout, normalisation, and rows of a matrix."""
 
 from functools import partial
 from typing import Any
@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx
+from torch.nn.functional import embedding
 
 from turret.tower.kernels.compiled import compiled, in_parts
 
@@ -138,3 +139,12 @@ class Normalize(torch.autograd.Function):
         along = torch.linalg.vecdot(slopes[0], units).unsqueeze(-1)
         gradient: Tensor = torch.addcmul(slopes[0], units, along, value=-1.0).div_(lengths)
         return gradient
+
+
+def gather_rows(matrix: Tensor, rows: Tensor) -> Tensor:
+    """`matrix[rows]` for a matrix [R, D] and rows [...]: [..., D].
+
+    The gradient of indexing sums repeated rows in the order of threads; the gradient of an embedding look-up
+    sums them in their own order, and faster.
+    """
+    return embedding(rows, matrix)

@@ -6,16 +6,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding
-
-
-def gather_rows(matrix: Tensor, rows: Tensor) -> Tensor:
-    """`matrix[rows]` for a matrix [R, D] and rows [...]: [..., D].
-
-    The gradient of indexing sums repeated rows in the order of threads; the gradient of an embedding look-up
-    sums them in their own order, and faster.
-    """
-    return embedding(rows, matrix)
 
 
 def ranges(starts: Tensor, lengths: Tensor) -> Tensor:

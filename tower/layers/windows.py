@@ -9,7 +9,8 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
 from turret.tower.kernels.compiled import compiled, compiled_inline
-from turret.tower.layers.packed import PackedHistories, gather_rows
+from turret.tower.kernels.elementwise import gather_rows
+from turret.tower.layers.packed import PackedHistories
 
 Positions = NDArray[np.int64]
 Vectors = NDArray[np.float32]

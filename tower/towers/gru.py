@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from turret.data.features.columns import Features
 from turret.tower.config import Rate, Width
-from turret.tower.kernels.elementwise import Dropout
-from turret.tower.layers.packed import PackedHistories, gather_rows, lay_out, step_at
+from turret.tower.kernels.elementwise import Dropout, gather_rows
+from turret.tower.layers.packed import PackedHistories, lay_out, step_at
 from turret.tower.towers.user import (
     Context,
     Inputs,

@@ -11,9 +11,9 @@ from torch.utils.checkpoint import checkpoint
 from turret.data.features.columns import Features
 from turret.tower.config import ScoringConfig
 from turret.tower.errors import TowerError
-from turret.tower.kernels.elementwise import Normalize
+from turret.tower.kernels.elementwise import Normalize, gather_rows
 from turret.tower.layers.feature_layers import feature_rows
-from turret.tower.layers.packed import PackedHistories, gather_rows
+from turret.tower.layers.packed import PackedHistories
 from turret.tower.towers.config import USER_TOWERS, TowerConfig
 from turret.tower.towers.user import joined, perceptron
 
@@ -186,8 +186,9 @@ def _again(compute: Callable[..., Tensor], *inputs: object) -> Tensor:
 def scored_items(vectors: Tensor, scoring: ScoringConfig) -> Tensor:
     """Item vectors [..., D] whose inner product with `scored_users` is scored.
 
-    They are unit rows for the cosine, and unchanged for the dot product. With `item_bias` the last column is
-    the bias, times the temperature that a score will be divided by, and the cosine is of the other columns.
+    The vectors are unit rows for the cosine, and unchanged for the dot product. With `item_bias` the last
+    column is the bias, times the temperature that a score will be divided by, and the cosine is of the other
+    columns.
     """
     return _scored(vectors, vectors[..., -1:] * scoring.temperature if scoring.item_bias else None, scoring)
 
@@ -195,8 +196,8 @@ def scored_items(vectors: Tensor, scoring: ScoringConfig) -> Tensor:
 def scored_users(vectors: Tensor, scoring: ScoringConfig) -> Tensor:
     """User vectors [..., D] whose inner product with `scored_items` is scored.
 
-    They are unit rows for the cosine, and unchanged for the dot product. With `item_bias` the last column is
-    1 in place of the tower's output: an item's bias counts once.
+    The vectors are unit rows for the cosine, and unchanged for the dot product. With `item_bias` the last
+    column is 1 in place of the tower's output: an item's bias counts once.
     """
     return _scored(vectors, torch.ones_like(vectors[..., -1:]) if scoring.item_bias else None, scoring)
 

@@ -11,8 +11,8 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from turret.data.features.columns import Features
 from turret.tower.config import Rate, Width
-from turret.tower.kernels.elementwise import Dropout
-from turret.tower.layers.packed import PackedHistories, SegmentLayout, gather_rows, lay_out, step_at
+from turret.tower.kernels.elementwise import Dropout, gather_rows
+from turret.tower.layers.packed import PackedHistories, SegmentLayout, lay_out, step_at
 from turret.tower.layers.pair_bias import PairBias, time_buckets
 from turret.tower.times import UNKNOWN, WEEK
 from turret.tower.towers.user import (

@@ -67,7 +67,7 @@ class IndexRequest(NamedTuple):
 class Chosen(NamedTuple):
     """An index, its measured recall, and the reasons for it."""
 
-    made: Index
+    built_index: Index
     recall: tuple[MeasuredRecall, ...]
     choice: IndexChoice
 
@@ -145,14 +145,14 @@ def candidates(vectors: NDArray[np.float32], biased: bool) -> list[ApproximateSe
 class _Tried(NamedTuple):
     """An index that reaches the recall, and the seconds of its search for the smallest k."""
 
-    made: ApproximateIndex
+    built_index: ApproximateIndex
     recall: tuple[MeasuredRecall, ...]
     seconds: float
 
     @property
     def rank(self) -> tuple[bool, float]:
         """The sort key of an index: the lowest is the best."""
-        return not serves_usual(self.made), self.seconds
+        return not serves_usual(self.built_index), self.seconds
 
 
 def _made(
@@ -177,10 +177,10 @@ def _made(
         reasons.append(f"an exact search takes {1000 * exact:.3g} ms")
         best = _best(task, request, reasons, report)
         if best is not None and not (is_auto and best.seconds * _WORTH > exact):
-            settings = best.made.settings
+            settings = best.built_index.settings
             why = "the fastest that reaches it" if is_auto else "requested"
             reasons.append(f"{settings.label} was {why}: {settings.kind}")
-            return best.made, best.recall
+            return best.built_index, best.recall
         reasons.append("no kind is enough faster than the exact search to be worth its misses: flat")
     return ExactIndex(task.vectors), measure_recall(task.exact, task.queries[:EXACT_QUERIES])
 
@@ -191,13 +191,13 @@ def _best(task: Task, request: IndexRequest, reasons: list[str], report: Report)
     missed: tuple[MeasuredRecall, ...] = ()
     for settings in candidates(task.vectors, task.scoring.item_bias):
         is_asked = settings.kind == request.kind or (request.kind == "auto" and settings.kind != "hnsw")
-        if not is_asked or (best and settings.kind != best.made.settings.kind):
+        if not is_asked or (best and settings.kind != best.built_index.settings.kind):
             continue
         report(f"trying {settings.label} ...")
         start = time.perf_counter()
         built = ApproximateIndex.build(task.vectors, settings, task.learnt)
         report(f"{settings.label} was built in {time.perf_counter() - start:.0f} s; tuning it ...")
-        rival = best.seconds if best and serves_usual(best.made) else inf
+        rival = best.seconds if best and serves_usual(best.built_index) else inf
         for attempt in (task, *(replace(task, margin=margin) for margin in MARGINS[1:])):
             index = tuned(built, attempt, rival)
             measured = () if index is None else measure_recall(Planner(index, task.scoring), task.queries)
@@ -205,7 +205,7 @@ def _best(task: Task, request: IndexRequest, reasons: list[str], report: Report)
             if index is None or recall >= request.recall:
                 break
         if index is None:
-            name = best.made.settings.label if best else "the exact search"
+            name = best.built_index.settings.label if best else "the exact search"
             reasons.append(f"{settings.label} reaches {request.recall:g} with no search faster than {name}")
         else:
             tried = _Tried(index, measured, task.seconds(Planner(index, task.scoring), task.truth.ks[0]))

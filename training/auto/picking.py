@@ -2,7 +2,7 @@
 
 A slot is a half of an answer where used items are ranked, else the whole answer. A candidate may be below the
 best rule of a slot, such as EASE or the most bought items: the candidates that are below in the fewest slots
-are kept. Of the kept candidates, the best and all that are not clearly worse are tied. A tie goes to
+are kept. The best of the kept candidates and all that are not clearly worse are tied. A tie goes to
 candidates that can serve an item that was never trained on, then to cheaper ones, then to the earliest. All
 comparisons are by the 95 % interval over paired users.
 """

@@ -63,13 +63,13 @@ def takes_of(events: Events, targets: list[int]) -> Takes:
     np.maximum.at(used, item, places)
     np.maximum.at(taken, item[are_takes], places[are_takes])
     due = np.full(size, -np.inf)
-    if events.times is not None and events.asked is not None:
+    if events.times is not None and events.request_times is not None:
         order = places[are_takes][np.argsort(item[are_takes], kind="stable")]
         are_again = np.diff(item[order]) == 0
         between, of_item = np.diff(events.times[order])[are_again], item[order][1:][are_again]
         median, gaps = lower_medians(between, of_item, size)
         has_gap = gaps > 0
-        age = events.asked[distinct[has_gap, 0]] - events.times[taken[has_gap]]
+        age = events.request_times[distinct[has_gap, 0]] - events.times[taken[has_gap]]
         due[has_gap] = -np.abs(np.log(np.maximum(age, 1.0) / np.maximum(median[has_gap], 1.0)))
     counts = np.bincount(item[are_takes], minlength=size)
     return Takes(distinct[:, 0], distinct[:, 1], used, taken, counts, uses, due)

@@ -58,8 +58,8 @@ def pair_counts(used: Any) -> Iterator[tuple[slice, Any]]:
 def nearest(log: Interactions, most: int, norms: Scores, shrinkage: float, support: int = 1) -> Any:
     """The weights of the `most` items j of each item i with the largest c_ij / (norm_i norm_j + shrinkage).
 
-    Of equal weights the lower row comes first, and an item is no neighbour of itself. With norms of 1 and no
-    shrinkage the weight is c_ij; with norms that are roots of c_ii it is the shrunk cosine.
+    Among equal weights the lower row comes first, and an item is no neighbour of itself. With norms of 1 and
+    no shrinkage the weight is c_ij; with norms that are roots of c_ii it is the shrunk cosine.
 
     Args:
         log: the pairs of users and items.

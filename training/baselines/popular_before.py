@@ -1,4 +1,4 @@
-"""What was popular just before each request: the rule of `POST /v1/popular`, which reads the live events."""
+"""The items that were popular just before each request, by the rule of `POST /v1/popular`."""
 
 from functools import partial
 from types import MappingProxyType
@@ -24,13 +24,15 @@ def fit_popular_before(data: PreparedData, until: HistoryEnd, window: int) -> Sc
     at the time of the user's next event, whose own time is not counted.
     """
     behind, ends = popularity_order(data.item_counts("train")), np.asarray(data.history_ends(until))
-    asked = request_moments(data, np.arange(len(ends)), ends)
-    targets = data.only_targets(np.flatnonzero(np.asarray(data.times) >= asked.min(initial=np.inf) - window))
+    of_requests = request_moments(data, np.arange(len(ends)), ends)
+    targets = data.only_targets(
+        np.flatnonzero(np.asarray(data.times) >= of_requests.min(initial=np.inf) - window)
+    )
     targets = targets[np.argsort(data.times[targets], kind="stable")]
     times, items = np.asarray(data.times[targets]), np.asarray(data.event_items[targets])
 
     def scores_of(users: NDArray[np.int64]) -> Tensor:
-        moments = asked[users]
+        moments = of_requests[users]
         firsts, lasts = (np.searchsorted(times, moments - before) for before in (window, 0))
         counts = np.zeros(len(data.item_ids), dtype=np.float32)
         scores = np.empty((len(users), len(counts)), dtype=np.float32)

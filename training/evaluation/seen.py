@@ -36,7 +36,7 @@ def uses_of(
         rows=data.event_items[positions].astype(np.int64),
         lengths=ends - starts,
         times=seconds(data, positions) if is_timed else None,
-        asked=request_times(data, users, ends) if is_timed else None,
+        request_times=request_times(data, users, ends) if is_timed else None,
         kinds=None if data.kinds is None else data.kinds[positions].astype(np.int64),
     ).uses(Merging.of_data(data.manifest))
 

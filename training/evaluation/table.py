@@ -209,7 +209,7 @@ def _parts_of_users(report: Report, runs: Mapping[str, Report], metric: str) -> 
         slices = [
             (name, f"{group['users']:,}", *(_with_difference(run, metric) for run in group["runs"]))
             for name, group in report["slices"].items()
-            if metric in group["runs"][0]["metrics"]  # unlike the AUC of users without negatives
+            if metric in group["runs"][0]["metrics"]  # users without negatives have no AUC
         ]
         yield text_table(("slice", "users", *runs), slices, f"slices: {metric}, and the difference from 1")
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from turret.data.files import replace_json
 from turret.data.prepared import PreparedData
 from turret.data.progress import counted
 from turret.tower.slots import with_slots
@@ -28,7 +29,6 @@ from turret.training.run import (
     check_no_run,
     check_same_run,
     remove_run,
-    replace_json,
     with_validation,
 )
 from turret.training.used_items import wants_repeats
@@ -75,7 +75,7 @@ def train(
         wants_refit = observe is None and trainer.settings.refit
         _begin(trainer, has_refit=wants_refit and _has_refit(trainer))
     progress, users, report = trainer.train(loggers or DEFAULT), trainer.users, trainer.report
-    del trainer  # frees its tables and their moments
+    del trainer  # this frees its tables and their moments
     if world.leads and wants_repeats(run.experiment, data):
         _add_repeats(run, data, users, report)
     if world.agreed(run.lacks_refit()) and not world.agreed(run.is_refitted()):

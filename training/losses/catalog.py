@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from turret.tower.layers.packed import gather_rows
+from turret.tower.kernels.elementwise import gather_rows
 from turret.tower.towers.model import cross_scores, paired_scores, signed_or_absolute
 from turret.training.losses.loss import loss
 from turret.training.losses.sampled import sampled_softmax
@@ -21,7 +21,6 @@ from turret.training.objectives.contract import (
     LossSettings,
     Objective,
     StepLoss,
-    total_weight,
     weighted_mean,
 )
 from turret.training.samplers.core.contract import Draw, Sampler
@@ -83,7 +82,7 @@ class CatalogObjective(Objective):
         groups = order if examples.groups is None else examples.groups
         first = order.new_full((len(users),), size).scatter_reduce(0, groups, order, "amin")
         positive = paired_scores(gather_rows(users, groups), examples.positive_vectors, examples.scoring)
-        shares = examples.weights / total_weight(examples.weights)
+        shares = examples.shares
         together = shares.new_zeros(len(users)).index_add(0, groups, shares)
         positive_pairs = (torch.arange(len(users), device=users.device), examples.positives[first])
         hits = positive_pairs if examples.seen is None else examples.seen.pairs()

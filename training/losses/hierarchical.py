@@ -158,7 +158,7 @@ class HierarchicalObjective(Objective):
         super().__init__()
         first = random.normal(scale=dimension**-0.5, size=(len(members), dimension))
         self.cluster_vectors = nn.Parameter(torch.from_numpy(first.astype(np.float32)))
-        # Each item's position in the flat table of members: int64 [N].
+        # The buffer has each item's position in the flat table of members: int64 [N].
         positions = (members.flatten() >= 0).nonzero().flatten()
         slots = positions[members.flatten()[positions].argsort()]
         # Derived from the data, so checkpoints do not store them.

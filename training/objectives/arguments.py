@@ -1,4 +1,4 @@
-"""Checks of the arguments of an `Estimator`: an error says which one doesn't fit, and what does."""
+"""Checks of the arguments of an `Estimator`: an error names the argument, and a value that would fit."""
 
 from dataclasses import dataclass
 from typing import Any

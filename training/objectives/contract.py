@@ -15,6 +15,9 @@ from turret.tower.towers.model import served_scores
 from turret.training.samplers.core.contract import Draw, GatheredBatch, Sampler
 from turret.training.samplers.core.settings import BuildContext
 
+# A sum of weights is not smaller than this, unless it is zero.
+_LEAST_WEIGHT = torch.finfo(torch.float32).tiny
+
 Loss = Callable[[Tensor, Tensor, Draw], Tensor]
 """`(positive, drawn, draw) -> [B]`, unreduced.
 
@@ -144,6 +147,11 @@ class Examples:
     seen: SeenItems | None = None
     gathered: GatheredBatch | None = None
 
+    @property
+    def shares(self) -> Tensor:
+        """The weights [B] over their sum; zeros where no example has a weight."""
+        return self.weights / self.weights.sum().clamp(min=_LEAST_WEIGHT)
+
 
 @dataclass(frozen=True)
 class StepLoss:
@@ -161,7 +169,7 @@ class StepLoss:
 class Objective(nn.Module, ABC):
     """Computes a step's loss in a fixed order: score, temperature, log expected count, mask, loss, mean.
 
-    Its parameters, if it has any, are trained beside the towers and stored in the checkpoint.
+    The parameters of an objective, if it has any, are trained beside the towers and stored in the checkpoint.
 
     Attributes:
         sampler: draws the candidates; None where nothing is drawn.
@@ -239,10 +247,4 @@ class LossSettings(Settings, ABC):
 
 def weighted_mean(losses: Tensor, weights: Tensor) -> Tensor:
     """The mean of per-example losses [B] under example weights [B]; zero where no example has a weight."""
-    return (losses * weights).sum() / total_weight(weights)
-
-
-def total_weight(weights: Tensor) -> Tensor:
-    """The divisor of weighted sums over a batch: the sum of weights [B], or 1 where that is zero."""
-    total = weights.sum()
-    return total.masked_fill(total == 0.0, 1.0)
+    return (losses * weights).sum() / weights.sum().clamp(min=_LEAST_WEIGHT)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from turret.tower.layers.packed import gather_rows
+from turret.tower.kernels.elementwise import gather_rows
 from turret.tower.towers.model import cross_scores, paired_scores
 from turret.training.errors import TrainingError
 from turret.training.objectives.blocked import blocked_softmax
@@ -24,7 +24,6 @@ from turret.training.objectives.contract import (
     Objective,
     PairLoss,
     StepLoss,
-    total_weight,
     weighted_mean,
 )
 from turret.training.samplers.core.contract import Draw, DrawContext, Sampler
@@ -110,7 +109,7 @@ class SampledObjective(Objective):
         if self.settings.needs_probabilities:
             positive = positive - draw.positive_log_count
         hits = (~draw.valid).nonzero(as_tuple=True)
-        shares = examples.weights / total_weight(examples.weights)
+        shares = examples.shares
         # The log of the mass of all positives of the example, which is in the softmax for every draw.
         known = positive if examples.others is None else log_mass(positive, examples.others)
         vectors = _shared_vectors(examples, draw.ids, draw.stored)

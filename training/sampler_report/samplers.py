@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from turret.data.files import replace_json
 from turret.data.prepared import PreparedData
 from turret.data.progress import progress
 from turret.training.batches.batches import PreparedStatistics, TrainingBatches
@@ -23,7 +24,7 @@ from turret.training.objectives.sampled import DrawLossSettings, SampledObjectiv
 from turret.training.process import naming_lack_of_memory
 from turret.training.randomness import stream
 from turret.training.run import SAMPLERS as REPORT
-from turret.training.run import SAMPLERS_PICTURE, Run, replace_json
+from turret.training.run import SAMPLERS_PICTURE, Run
 from turret.training.sampler_report.measures import Queries, divergence, gradient_error, step_cost
 from turret.training.sampler_report.shown import plot_report, report_table
 from turret.training.samplers.core.contract import Draw, DrawContext, Sampler

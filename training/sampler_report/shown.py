@@ -95,7 +95,7 @@ def _notes(report: dict[str, Any]) -> Iterator[str]:
 def best_rows(rows: Sequence[Row], count: int) -> list[Row]:
     """At most `count` of the efficient rows, cheapest first: no cheaper one has as little bias.
 
-    Of more such rows, the cheapest, the least biased and others evenly between are taken.
+    If there are more, the cheapest, the least biased and others evenly between are taken.
     """
     front: list[Row] = []
     for row in sorted(rows, key=lambda row: (row["milliseconds"], known_bias(row))):

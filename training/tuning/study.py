@@ -180,7 +180,7 @@ class StoredStudy:
             n_min_trials=_COMPARED_WITH,
         )
         self._space: Any = {name: json_to_distribution(text) for name, text in self.plan.space.items()}
-        for trial in self._study.get_trials(states=(TrialState.RUNNING,)):  # interrupted
+        for trial in self._study.get_trials(states=(TrialState.RUNNING,)):  # these were interrupted
             self._study.tell(trial.number, state=TrialState.FAIL)
         if not self._study.get_trials(deepcopy=False, states=(*_FINISHED, TrialState.WAITING)):
             # The first trial has the experiment's own settings.

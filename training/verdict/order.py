@@ -29,7 +29,7 @@ class Order:
 
     @property
     def ratio(self) -> float | None:
-        """By what factor the order changes the probability of the next item, on average; None if unknown."""
+        """The mean factor by which the order changes the probability of the next item; None if unknown."""
         # Coincidences estimate this mean for pairs; for `again`, the other events are as likely as before.
         again = 1.0 if self.again is None else 1.0 + self.again_share * (self.again - 1.0)
         if self.pairs is None:

@@ -370,7 +370,7 @@ def _shipped(reads: Callable[[ExperimentConfig], bool], data: PreparedData) -> l
 
 
 def complements(report: dict[str, Any]) -> Finding | None:
-    """A finding about baskets: how often what goes with an item is also what is similar to it."""
+    """A finding about baskets: how often the items that go with an item are also similar to it."""
     measured = report.get("similar_in_basket")
     if measured is None:
         return None

@@ -41,7 +41,7 @@ def held_out(data: PreparedData, new: Manifest, live: Manifest) -> HeldOut:
     its `data_until`. The targets are the events that neither version has seen. Where the limit of the live
     version leaves no target, it is dropped, with a warning: the comparison is to that version's advantage.
 
-    Raises DataError where dropping a limit would favor the new version, or where there is no event at all.
+    Raises DataError where dropping a limit would favour the new version, or where there is no event at all.
     """
     are_trained = [manifest.fingerprints.get("data") == data.fingerprint for manifest in (new, live)]
     starts, rules, warning = np.asarray(data.offsets[:-1]), list[str](), None

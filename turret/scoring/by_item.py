@@ -20,7 +20,7 @@ from turret.tower.index.faiss_calls import faiss
 
 # A pair of an item and a user takes 20 bytes: together less than half a gigabyte.
 MOST_PAIRS = 20_000_000
-_ITEMS = 1_024  # of a product with a block of users
+_ITEMS = 1_024  # a product with a block of users has so many
 Vectors = NDArray[np.float32]
 
 
@@ -35,7 +35,7 @@ class BestUsers:
         self._vectors, self._absolute = np.ascontiguousarray(vectors, dtype=np.float32), absolute
         self.products = np.full((len(vectors), k), -np.inf, dtype=np.float32)
         self.users = np.full((len(vectors), k), None, dtype=object)
-        # As in `tower.index.blocked`: the rounding of two sums of D products.
+        # This bounds the rounding of two sums of D products, as in `tower.index.blocked`.
         self._error = 2 * vectors.shape[1] * 2.0**-23 * np.linalg.norm(self._vectors, axis=1)
 
     def add(self, users: NDArray[np.object_], vectors: Vectors, had: NDArray[np.int64]) -> None:

@@ -102,5 +102,5 @@ def score_candidates(run: Run, held_out: HeldOut) -> ScoreReport:
     """
     if run.source.data is None:
         raise ConfigurationError("the items that users then took are in prepared data; add --data DIR")
-    made = Candidates(PreparedData.open(run.source.data), held_out)
-    return write_tables(f"candidates {held_out}", made.table, replace(run, history=held_out))
+    candidates = Candidates(PreparedData.open(run.source.data), held_out)
+    return write_tables(f"candidates {held_out}", candidates.table, replace(run, history=held_out))

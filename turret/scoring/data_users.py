@@ -78,23 +78,23 @@ class DataUsers:
         """The users with these ids; a row of None is of a user whom the data doesn't have."""
         places = np.array([place for place, row in enumerate(rows) if row is not None], dtype=np.int64)
         known = np.array([row for row in rows if row is not None], dtype=np.int64)
-        asked = np.full(len(ids), self._now)
+        request_times = np.full(len(ids), self._now)
         if self._part is not None:
             starts, ends = (bounds[known] for bounds in self._data.bounds(self._part))
             has_target = np.flatnonzero(self._data.first_targets(starts, ends) < ends)
             known, ids = known[has_target], [ids[place] for place in places[has_target].tolist()]
-            places, asked = np.arange(len(ids)), np.full(len(ids), self._now)
-            if self._data.manifest.time.kind == "timestamp":  # of the target, as an evaluation asks
-                asked = np.asarray(self._data.times[self._ends[known]]).astype(np.int64)
+            places, request_times = np.arange(len(ids)), np.full(len(ids), self._now)
+            if self._data.manifest.time.kind == "timestamp":  # an evaluation ranks at the target's time, too
+                request_times = np.asarray(self._data.times[self._ends[known]]).astype(np.int64)
         kept = kept_events(self._data, self._negatives, known, self._limit, self._now, self._ends[known])
         owners, rows_of_items = places[kept.owners], self._rows[kept.items]
         # An event slightly ahead of the clock counts, so its user is answered for its time.
-        np.maximum.at(asked, owners, kept.stored)
+        np.maximum.at(request_times, owners, kept.stored)
         features = [self._request.features] * len(ids)
         for place, row in zip(places.tolist() if self._features else (), known.tolist(), strict=False):
             raw = self._data.user_features.raw(row)
             features[place] = {name: raw[name] for name in self._features if name in raw} | features[place]
-        block = HistoryBlock(ids, features, asked, owners, rows_of_items, kept)
+        block = HistoryBlock(ids, features, request_times, owners, rows_of_items, kept)
         return block if self._scorer.shared is not None else self._as_queries(block)
 
     def _as_queries(self, block: "HistoryBlock") -> QueryBlock:
@@ -108,12 +108,12 @@ class DataUsers:
             changed = {"user_id": user, "features": block.features[place]}
             history = History(items[start:end], times[start:end], kinds[start:end])
             request = self._request.model_copy(update=changed)
-            queries.append(make_query(request, history, (), int(block.asked[place])))
+            queries.append(make_query(request, history, (), int(block.request_times[place])))
         return QueryBlock(block.users, queries)
 
 
 class HistoryBlock(NamedTuple):
-    """Some users, with the features of each, the time for which each is asked about, and their events.
+    """Some users, with the features of each, the time for which each is answered, and their events.
 
     `kept` are their E events by user and time, which `owners` int64 [E] assign to users; `rows` int64 [E] are
     the items of the version, -1 for others.
@@ -121,7 +121,7 @@ class HistoryBlock(NamedTuple):
 
     users: Sequence[Id]
     features: Sequence[Mapping[str, Any]]
-    asked: NDArray[np.int64]
+    request_times: NDArray[np.int64]
     owners: NDArray[np.int64]
     rows: NDArray[np.int64]
     kept: KeptEvents
@@ -135,8 +135,8 @@ class HistoryBlock(NamedTuple):
         """The users as the version reads their events; raises EncodingError."""
         counted, manifest, kept = scorer.counted, scorer.model.bundle.manifest, self.kept
         codes = counted.codes(kept.names)[kept.codes]
-        asked = self.asked[self.owners]
-        count = counted.count_of_each(self.owners, kept.items, codes, kept.stored, asked)
+        request_times = self.request_times[self.owners]
+        count = counted.count_of_each(self.owners, kept.items, codes, kept.stored, request_times)
         is_known = self.rows >= 0
         out, read = is_known & count.are_left_out, is_known & count.are_read
         lengths = np.bincount(self.owners[read], minlength=len(self.users))
@@ -147,7 +147,9 @@ class HistoryBlock(NamedTuple):
         if manifest.reads_times:
             times = [
                 Times(seconds[start:end], moment)
-                for (start, end), moment in zip(bounds, (self.asked[places] / 1000.0).tolist(), strict=True)
+                for (start, end), moment in zip(
+                    bounds, (self.request_times[places] / 1000.0).tolist(), strict=True
+                )
             ]
         try:
             vectors = scorer.model.bundle.encoder.encode(

@@ -30,13 +30,13 @@ from turret.service.stores.contract import now_ms
 from turret.service.versions.record import Rule, RuleSet
 from turret.tower.bundle.bundle import Bundle
 
-# Users of a part. Each takes some kilobytes while it is ranked, and a part of fewer is slower.
+# A part has so many users. Each takes some kilobytes while it is ranked, and a part of fewer is slower.
 PART = 4_096
 
 
 @dataclass(frozen=True)
 class Users:
-    """Where the users come from: prepared data or the store of a service, perhaps those that a file names.
+    """The source of the users: prepared data or the store of a service, perhaps the users that a file names.
 
     Without `data` and `store`, the rows of the file `users` have the histories.
     """
@@ -165,7 +165,7 @@ class OpenSource:
         return Scorer(self.run.bundle, self.fresh, self.query, self.chosen_rules, self.run.by_index)
 
     def users(self, scorer: Scorer, now: int, folder: Path) -> UserSource:
-        """The users, asked about at `now`; `folder` takes the list of those of a store."""
+        """The users, whose answers are of the time `now`; `folder` takes the list of the users of a store."""
         run, file = self.run, self.run.source.users
         if self.store is not None:
             return StoreUsers(self.store, scorer.model, self.request, now, folder, self.rules, file)
@@ -176,7 +176,7 @@ class OpenSource:
         return FileUsers(file, run.conditions, now, scorer.user_features)
 
     def with_rules(self, block: Block) -> Block:
-        """The block with the rules in its queries, which those of a store have."""
+        """The block with the rules in its queries; the queries of a store have them already."""
         if isinstance(block, QueryBlock) and self.chosen_rules and self.store is None:
             for query in block.queries:
                 add_rules(query, self.rules)

@@ -118,7 +118,8 @@ class Scorer:
     def table(self, block: Block, is_whole: bool) -> pl.DataFrame:
         """The answers as rows of `user_id`, `rank` (from 1), `item_id`, `score` and `source`, best first.
 
-        `is_whole`: ids of users are written as whole numbers, as all of the run print as such; else as texts.
+        `is_whole`: ids of users are written as whole numbers, in which form all ids of the run print; else as
+        texts.
         """
         answers = self.answers(block)
         owners, ranks = np.nonzero(answers.rows >= 0)

@@ -43,7 +43,7 @@ class Answers(NamedTuple):
 
     @classmethod
     def of(cls, rankings: Sequence[Ranking]) -> "Answers":
-        """The same of the ranking of each user."""
+        """The answers with the ranking of each user."""
         width = max((len(ranking.rows) for ranking in rankings), default=0)
         answers = cls.none(len(rankings), width)
         for place, ranking in enumerate(rankings):
@@ -92,7 +92,7 @@ class SharedSearch:
             if query.filtering is not None:
                 mask &= view.fresh.allowed(query.filtering).mask
             mask[withdrawn] = False
-            mask[query.excluded] = False  # those of the request, as `query` has no history
+            mask[query.excluded] = False  # the request excludes these, as `query` has no history
             self._allowed, self._rows = RowMask(mask), np.flatnonzero(mask)
             vectors = vectors[self._rows]
         self._places = np.full(count, -1)
@@ -106,10 +106,10 @@ class SharedSearch:
         owners, out = numbers[encoded.out.owners], self._places[encoded.out.rows]
         are_ranked = (owners >= 0) & (out >= 0)
         with one_thread():  # other threads rank other blocks
-            found, products = self._index.nearest_without(
+            nearest, products = self._index.nearest_without(
                 encoded.vectors, self._k, owners[are_ranked], out[are_ranked]
             )
-        answers.rows[encoded.places] = np.where(found >= 0, np.append(self._rows, -1)[found], -1)
+        answers.rows[encoded.places] = np.where(nearest >= 0, np.append(self._rows, -1)[nearest], -1)
         answers.scores[encoded.places] = products / self._temperature
         bounds = np.searchsorted(encoded.out.owners, np.arange(count + 1))
         for place in np.flatnonzero(numbers < 0).tolist():

@@ -35,7 +35,7 @@ _ALWAYS = -(2**53), 2**53  # a score of Redis holds integers of 53 bits
 
 
 class OpenStore:
-    """The store of a service in an event loop of its own, from whose thread others have their calls run.
+    """The store of a service in an event loop of its own, whose thread runs the calls of other threads.
 
     Raises ServiceError for a store that can't be opened, or that no other process can read.
     """

@@ -76,7 +76,7 @@ async def check_parameters(request: Request) -> None:
     the answer be that of another request.
     """
     for name, value in request.path_params.items():
-        field = "id" if name == "item_id" else name  # as in other refusals of items
+        field = "id" if name == "item_id" else name  # other refusals of items name it so
         _check_utf8(request.scope["raw_path"], field, value)
     if not request.scope["query_string"]:
         return

@@ -22,7 +22,7 @@ async def settings_of_page(request: Request, parts: Parts) -> Response:
 
     `pictures`: the origins of pictures that the page may load. `admin_here`: whether this port takes admin
     calls; `admin_url` is the page on the port that does, if the caller can reach it. `half_lives`: the names
-    of those of what is popular now, the shortest first.
+    of the half-lives of popular items, the shortest first.
     """
     admin_here = has_admin_calls(request.scope["server"], parts.admin_port)
     known = {

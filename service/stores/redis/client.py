@@ -1,8 +1,8 @@
 """A Redis or a Redis Cluster: its address, the names of its keys, and calls in one round trip.
 
-redis-py holds the connections to each server. Its client of clusters does not serve here: it sends ASKING,
-the command and WAIT on different connections, so that a redirected write would be confirmed by the replicas
-of another master.
+redis-py holds the connections to each server. The client of clusters of redis-py does not serve here: it
+sends ASKING, the command and WAIT on different connections, so that a redirected write would be confirmed by
+the replicas of another master.
 """
 
 import asyncio

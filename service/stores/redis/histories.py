@@ -161,8 +161,9 @@ class RedisHistory:
     In a cluster every call is one round trip for each user, all at the same time, and `append` is atomic for
     each user: after an error, some users may have their events, and repeating the call stores the others.
 
-    Its durability depends on the server's settings (docs/histories.md). `connections` and `seconds` bound one
-    process's connections and waits. It connects at the first call. Raises ServiceError for a faulty address.
+    The durability of the store depends on the server's settings (docs/histories.md). `connections` and
+    `seconds` bound one process's connections and waits. It connects at the first call. Raises ServiceError
+    for a faulty address.
     """
 
     def __init__(

@@ -159,7 +159,7 @@ return result
 class RedisItems:
     """An ItemStore in a Redis, under the prefix of its address; it connects at the first call.
 
-    Its durability is that of histories in a Redis (docs/histories.md).
+    The durability of items is that of histories in a Redis (docs/histories.md).
     """
 
     def __init__(self, address: str, seconds: float = 5.0) -> None:

@@ -97,7 +97,7 @@ _SCAN_PORTION = 10_000  # rows that one read of `scan` visits
 _SWEEP_PORTION = 1_000  # events that each append checks for expiry
 _FIRST, _LAST = -(2**63), 2**63 - 1
 _BEGINNING, _END = ("", _FIRST, _FIRST), (b"", _LAST, _LAST)  # SQLite orders bytes after all texts
-_USER = itemgetter(1)  # of an event
+_USER = itemgetter(1)  # the field of an event
 
 
 @dataclass(eq=False)

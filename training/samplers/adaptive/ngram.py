@@ -258,7 +258,7 @@ class AdaptiveNgramSampler(NgramSampler):
 
     def __init__(self, tables: NgramTables, negatives: int, rate: float, publish_every: int) -> None:
         super().__init__(tables, negatives)
-        # The bin of each item [N]: 0 without a follower, 1 for one follower, 2 for two or three, and so on.
+        # An item [N] without a follower has the bin 0, one with a follower 1, with two or three 2, and so on.
         self.bins: Rows = np.ceil(np.log2(tables.followed + 1.0)).astype(np.int64)
         self.rate = rate
         self.publish_every = publish_every

@@ -34,7 +34,7 @@ def logs(values: Weights) -> Tensor:
 def log_uniform_weights(counts: NDArray[np.int64]) -> Weights:
     """log(r + 2) - log(r + 1) for the item of rank r by falling `counts` [N], ties by row.
 
-    The weights sum to log(N + 1). They are about Zipf's law, from ranks alone: TensorFlow's
+    The weights sum to log(N + 1). The weights are about Zipf's law, from ranks alone: TensorFlow's
     `log_uniform_candidate_sampler` takes the row for the rank. Raises TrainingError where no item has a
     training event.
     """

@@ -256,8 +256,8 @@ class CrossBatchSampler(BatchSampler):
 class GivenNegatives(SamplerSettings):
     """The negatives of each example, in place of a draw; an `Estimator` takes them with each step.
 
-    They have no probabilities: losses that are corrected by expected counts take each negative as expected
-    once.
+    Such negatives have no probabilities: losses that are corrected by expected counts take each negative as
+    expected once.
 
     Draws:
         int64 [B, K], the negatives of the step.

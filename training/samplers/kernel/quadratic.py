@@ -132,7 +132,7 @@ class KernelSums:
     def draw(self, query: Tensor, masses: Tensor, counts: Tensor, excluded: Tensor, seed: int) -> Tensor:
         """Draw `counts[b]` rows by each query, whose Z is `masses[b]`: int64 [M], in order of b.
 
-        Draws are independent and exact; query b doesn't draw row `excluded[b]` (-1 for none). They depend on
+        Draws are independent and exact; query b doesn't draw row `excluded[b]` (-1 for none). Draws depend on
         the seed, not on threads.
         """
         owners = torch.repeat_interleave(torch.arange(len(query), device=self.device), counts)
