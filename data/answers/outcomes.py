@@ -274,7 +274,7 @@ def _comparison(
     if len(both) > _BOTH_ROUTES * max(count, 1):
         warnings.append(
             f"{len(both):,} of {count:,} users had answers of both routes and count for neither; if the "
-            "share of the canary was changed, begin after the change with --since"
+            "share of the canary was changed, begin after the change: turret outcomes --since"
         )
     totals = {}
     for route, version in period.versions.items():
