@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -243,10 +243,15 @@ def _open_answer_log(settings: Settings, worker: int, metrics: Metrics) -> "Answ
     def count(outcome: str, answers: int) -> None:
         metrics.logged.labels(outcome).inc(answers)
 
+    def count_routes(counts: Mapping[tuple[str, str], int]) -> None:
+        for labels, answers in counts.items():
+            metrics.logged_answers.labels(*labels).inc(answers)
+
     key, shown = answer_key(settings), without_credentials(place)
     try:
         files = AnswerFiles(place)
-        return AnswerLog(files, key, count, worker, settings.answer_days, settings.answer_bytes)
+        days, most_bytes = settings.answer_days, settings.answer_bytes
+        return AnswerLog(files, key, count, worker, days, most_bytes, count_routes=count_routes)
     except OSError as error:
         raise ServiceError(
             f"the log of answers can't be written to {shown}: {error.strerror}; set TURRET_ANSWER_LOG to a "
