@@ -97,7 +97,11 @@ def test_a_report_is_kept_and_counted_anew_when_it_is_old(
         assert old["time"] == first["time"]
         assert old["age_seconds"] > 100
         assert read(client, kind="view")["kinds"] == ["view"]
-    assert [request.kinds for request in counts] == [("buy",), ("buy",), ("view",)]
+        now += 2 * reports.STALE_MS
+        monkeypatch.setattr(counting, "now_ms", lambda: now)
+        stale = read(client, kind="view")  # nobody is answered by a report of an hour ago
+        assert stale["age_seconds"] < 1
+    assert [request.kinds for request in counts] == [("buy",), ("buy",), ("view",), ("view",)]
 
 
 def test_a_service_that_can_not_count_says_why(shop: Path, tmp_path: Path) -> None:
