@@ -1,7 +1,7 @@
 """The outcomes of each version and route, and the lift of the canary over the live version, from a log.
 
 Two passes over the answers: the first finds the times of the versions, the second counts. Memory holds a
-block of answers, the events, and 32 bytes a user.
+block of answers, the events, and 32 bytes for each user of a version.
 """
 
 from collections import defaultdict

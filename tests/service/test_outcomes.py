@@ -160,11 +160,12 @@ def test_one_report_is_counted_at_a_time(shop: Path, tmp_path: Path, monkeypatch
     assert counted == [("buy",)]
 
 
-def test_a_count_that_fails_is_told(shop: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("error", [ServiceError("the process ended by SIGKILL"), ValueError("by SIGKILL")])
+def test_a_count_that_fails_is_told(shop: Path, tmp_path: Path, error: Exception) -> None:
     async def fail(request: CountRequest) -> None:
-        raise ServiceError("the process ended by SIGKILL")
+        raise error
 
-    with pytest.raises(ConflictError, match="ended by SIGKILL"):
+    with pytest.raises(ConflictError, match="by SIGKILL"):
         asyncio.run(reports_of(shop, tmp_path, fail).read([], "1h", None))
 
 
