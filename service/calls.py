@@ -53,6 +53,7 @@ CALLS: Mapping[tuple[str, str], Call] = {
     **_calls("rules", "rules", "/v1/rules/rollback", methods="POST"),
     **_calls("admin", "operator", "/admin/activate", "/admin/rollback", methods="POST"),
     **_calls("admin", "operator", "/admin/routes", methods="GET POST"),
+    **_calls("admin", "operator", "/admin/outcomes"),
     **_calls("admin", "operator", _COMPARED, methods="GET POST DELETE"),
     **_calls("admin", "operator", f"{_COMPARED}/recommend", methods="POST"),
     **_calls("admin", "operator", f"{_COMPARED}/overlap"),

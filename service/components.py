@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,9 @@ from turret.service.errors import ServiceError
 from turret.service.keys.keys import Keyring, admin_key, answer_key
 from turret.service.observing.metrics import Metrics
 from turret.service.observing.observation import Observation
+from turret.service.outcomes.process import count_in_process
+from turret.service.outcomes.reports import COUNT_SECONDS, OutcomeReports
+from turret.service.outcomes.request import CountRequest
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.overlay.item_writer import ItemWriter
 from turret.service.popular.popular_now import PopularNow
@@ -160,6 +163,22 @@ class Components:
         )
         self.answer_log = _open_answer_log(settings, context.number, self.metrics)
         self.recommender.answer_log, self.recommender.context = self.answer_log, settings.answer_context
+        self.outcomes = OutcomeReports(settings, folder, self._versions_with_values, self._count_outcomes)
+
+    def _versions_with_values(self) -> list[Path]:
+        """The folders of the live version and of the canary, which have the values of items."""
+        canary = self.model_holder.traffic.routes.canary
+        names = [self.model_holder.version, canary.version if canary else None]
+        return [self.model_holder.root / name for name in names if name]
+
+    async def _count_outcomes(self, request: CountRequest) -> None:
+        """Count in a process of its own, or in a thread of a service without a supervisor."""
+        if self.context.supervisor is None:
+            from turret.service.outcomes.counting import count_once
+
+            await asyncio.to_thread(count_once, request)
+        else:
+            await count_in_process(request, COUNT_SECONDS)
 
     async def _run_gate(self, request: GateRequest) -> GateReport:
         """Check a version in a process of its own, or in a thread of a service without a supervisor."""
@@ -192,6 +211,7 @@ class Components:
         await self.background.close()
         await self.follower.leave()
         await self.comparison.close()
+        await self.outcomes.close()
         await self.recommender.close()
         if self.answer_log is not None:
             await asyncio.to_thread(self.answer_log.close)
@@ -218,10 +238,15 @@ def _open_answer_log(settings: Settings, worker: int, metrics: Metrics) -> "Answ
     def count(outcome: str, answers: int) -> None:
         metrics.logged.labels(outcome).inc(answers)
 
+    def count_routes(counts: Mapping[tuple[str, str], int]) -> None:
+        for labels, answers in counts.items():
+            metrics.logged_answers.labels(*labels).inc(answers)
+
     key, shown = answer_key(settings), without_credentials(place)
     try:
         files = AnswerFiles(place)
-        return AnswerLog(files, key, count, worker, settings.answer_days, settings.answer_bytes)
+        days, most_bytes = settings.answer_days, settings.answer_bytes
+        return AnswerLog(files, key, count, worker, days, most_bytes, count_routes=count_routes)
     except OSError as error:
         raise ServiceError(
             f"the log of answers can't be written to {shown}: {error.strerror}; set TURRET_ANSWER_LOG to a "

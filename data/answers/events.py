@@ -96,4 +96,6 @@ def check_kinds(kinds: Collection[str], known: Collection[str | None]) -> None:
     for kind in kinds:
         if known and kind not in known:
             names = brief(", ".join(sorted(name or "(without a kind)" for name in known)), 200)
-            raise ConfigurationError(f"--kind {kind}: the stored events are of other kinds: {names}")
+            raise ConfigurationError(
+                f"no stored event is of the kind {kind!r}; the stored events are of other kinds: {names}"
+            )

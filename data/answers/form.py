@@ -23,7 +23,7 @@ from pathlib import Path
 
 from turret.data.errors import ConfigurationError, EmptyDataError, SourceError
 
-LIVE, CANARY = "live", "canary"
+LIVE, CANARY = ROUTES = ("live", "canary")
 MINUTE = 60_000  # milliseconds
 LONGEST_KEY = 64  # bytes: the longest key of BLAKE2b
 

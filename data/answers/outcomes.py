@@ -1,7 +1,7 @@
 """The outcomes of each version and route, and the lift of the canary over the live version, from a log.
 
 Two passes over the answers: the first finds the times of the versions, the second counts. Memory holds a
-block of answers, the events, and 32 bytes a user.
+block of answers, the events, and 32 bytes for each user of a version.
 """
 
 from collections import defaultdict
@@ -274,7 +274,7 @@ def _comparison(
     if len(both) > _BOTH_ROUTES * max(count, 1):
         warnings.append(
             f"{len(both):,} of {count:,} users had answers of both routes and count for neither; if the "
-            "share of the canary was changed, begin after the change with --since"
+            "share of the canary was changed, begin after the change: turret outcomes --since"
         )
     totals = {}
     for route, version in period.versions.items():

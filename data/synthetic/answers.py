@@ -26,7 +26,7 @@ _DECAY = 0.7  # place k is examined with the probability k to the power of -0.7
 _BUYS_WITHIN = 1_800  # seconds after the answer
 _MOST_PAIRS = 50_000_000
 VERSIONS = ("spring", "summer")  # live and canary
-KEY = b"the key of the synthetic shop"
+KEY = b"the-key-of-visitors-of-a-synthetic-shop"  # a service accepts it
 
 
 class AnswersConfig(BaseModel, frozen=True, extra="forbid"):

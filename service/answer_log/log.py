@@ -4,8 +4,8 @@ import asyncio
 import logging
 import threading
 import uuid
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import groupby
 from pathlib import Path
@@ -28,24 +28,28 @@ LATE_MS = 5_000  # after the end of a minute, its file appears
 _GROUP_ROWS = 20_000  # of a row group, which is in memory until it is written
 _RETRIED = 60  # complete files that wait for an object store
 _log = logging.getLogger("turret.answers")
+Route = tuple[str, str]
+"""The route of an answer, live or canary, and its version."""
 
 
 class _Complete(NamedTuple):
     name: str
     path: Path
     rows: int
+    counts: Counter[Route]
 
 
 class _Minute:
     """The file of a minute (since 1970) that is being written."""
 
     def __init__(self, number: int, path: Path) -> None:
-        self.number, self.path, self.rows = number, path, 0
+        self.number, self.path, self.rows, self.counts = number, path, 0, Counter[Route]()
         self._writer = new_writer(path)
         self._waiting: list[pa.Table] = []
 
     def add(self, table: pa.Table) -> None:
         self.rows += len(table)
+        self.counts.update(zip(table["route"].to_pylist(), table["version"].to_pylist(), strict=True))
         self._waiting.append(table)
         if sum(map(len, self._waiting)) >= _GROUP_ROWS:
             self._write()
@@ -65,6 +69,7 @@ class AnswerLog:
 
     `offer` never waits and never raises: beyond `QUEUED_BYTES` answers are dropped. `count` receives the
     outcome, `written` or `dropped`, and the number of answers; every answer that is offered is counted once.
+    `count_routes` receives the written answers by route and version.
     The worker 0 keeps `days` and `most_bytes` of all files, and removes the rows of forgotten visitors.
     """
 
@@ -77,9 +82,11 @@ class AnswerLog:
         days: int | None = None,
         most_bytes: int | None = None,
         clock: Callable[[], int] = now_ms,
+        count_routes: Callable[[Mapping[Route, int]], object] = len,
     ) -> None:
         self._files, self._key, self._count, self._worker = files, key, count, worker
         self._days, self._most_bytes, self._clock = days, most_bytes, clock
+        self._count_routes = count_routes
         self._waiting: deque[LoggedAnswer] = deque()
         # The loop alone adds to `_offered`, and the thread to `_taken`, so that no sum is lost.
         self._offered = self._taken = 0
@@ -191,7 +198,7 @@ class AnswerLog:
             return
         worker = f"{self._worker}-{uuid.uuid4().hex[:8]}"  # no two files have one name, also after a restart
         name = minute_file(Path(), minute.number * MINUTE, worker).as_posix()
-        self._complete.append(_Complete(name, minute.path, minute.rows))
+        self._complete.append(_Complete(name, minute.path, minute.rows, minute.counts))
 
     def _publish(self, is_last: bool) -> None:
         """Let complete files appear; after a failure they are tried again in a minute."""
@@ -208,6 +215,7 @@ class AnswerLog:
                     self._complete.appendleft(file)
             else:
                 self._count("written", file.rows)
+                self._count_routes(file.counts)
                 file.path.unlink(missing_ok=True)
 
     def _lose(self, rows: int, error: Exception, file: Path | None = None) -> None:

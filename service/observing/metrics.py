@@ -30,6 +30,7 @@ _SECONDS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.02, 0.05, 0.1, 0
 _STAGE_SECONDS = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0)
 
 REASONS = ("unknown", "memory", "checksum", "soundness", "golden", "recall", "overlap", "crashed")
+OTHER_KIND = "other"  # of events without a kind of the live version
 SOURCES = ("towers", "popular", "popular_now", "fresh")
 _REFUSALS = ("overload", "rate", "key", "scope", "size", "time")
 _FILE_BYTES, _ENTRY_BYTES = 1 << 16, 64  # at first, of a file of metrics; of an entry without its name
@@ -90,9 +91,16 @@ class Metrics:
         self.unknown_items = Counter("turret_unknown_items", "Items that the version lacks", **base)
         self.events_stored = Counter("turret_events_stored", "Stored events", **base)
         self.logged = Counter("turret_answer_log", "Answers for the log of answers", ["outcome"], **base)
+        self.logged_answers = Counter(
+            "turret_logged_answers", "Written answers of the log", ["route", "version"], **base
+        )
+        self.outcome_events = Counter(
+            "turret_outcome_events", "New events that name an answer", ["kind"], **base
+        )
         _begin(self.refused, _REFUSALS)
         _begin(self.answers, SOURCES)
         _begin(self.logged, ("written", "dropped"))
+        _begin(self.outcome_events, (OTHER_KIND,))
         _begin(self.degraded, ("history", "events", "items", "engine", "rules"))
 
     def _declare_versions(

@@ -128,6 +128,22 @@ def test_boosts_and_pins_are_tried_where_answers_are_shown(service: Process, ope
 
 
 @pytest.mark.process
+def test_drawn_places_are_marked(movie_bundles: Path, start: Start, open_view: OpenView) -> None:
+    service = start(movie_bundles, admin_key=KEY)
+    explore = {"places": [2, 4], "share": 1.0}
+    key = {"Authorization": f"Bearer {KEY}"}
+    answer = service.client.post("/admin/routes", json={"explore": explore}, headers=key)
+    assert answer.status_code == 200, answer.text
+    view = open_view(service, "#try?history=m001,m009")
+    view.wait_for_items()
+    rows = view.page.locator("#results > li")
+    marked = rows.evaluate_all("rows => rows.map(row => row.querySelector('.explored') !== null)")
+    assert not marked[0]
+    assert any(marked[1:4])
+    assert not any(marked[4:])
+
+
+@pytest.mark.process
 def test_what_is_popular_now_is_listed(service: Process, open_view: OpenView) -> None:
     events = [
         {"event_id": f"{n}", "user_id": f"u{n}", "item_id": f"m{40 + n % 3 // 2:03d}"} for n in range(9)

@@ -1,14 +1,18 @@
 """Compare, Map and Service; the views by keyboard, and with a catalog full of markup."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import turret
 from tests.page.conftest import OpenView, View, give_key, movies
 from tests.support.service_app import KEY
 from tests.support.service_process import Process, Start
+from turret.data.synthetic.answers import AnswersConfig
+from turret.data.synthetic.synthesis import synthesise_answers
 from turret.tower.bundle.publish import BundleContents, publish
 
 PAINTED = """() => {
@@ -172,6 +176,42 @@ def test_the_plots_begin_with_the_hour_that_the_service_kept(service: Process, o
     recent = view.page.evaluate(KEPT, kept)
     assert recent["times"] == [970, 999.5]
     assert recent["requests"]["/v1/users/{user_id}"] == [1, 2]
+
+
+@pytest.mark.process
+def test_the_outcomes_of_the_log_are_shown_with_their_interval(
+    movie_bundles: Path, tmp_path: Path, start: Start, open_view: OpenView
+) -> None:
+    """With a key, which the page asks for; the log is that of a shop with a better canary."""
+    synthesise_answers(AnswersConfig(users=600, items=60, pool=20, places=5), tmp_path / "shop")
+    store = f"sqlite:///{tmp_path}/history.sqlite"
+    turret.load_histories(tmp_path / "shop" / "outcomes.csv", store)
+    log = {
+        "answer_log": str(tmp_path / "shop" / "answers"),
+        "answer_key_file": str(tmp_path / "visitors.key"),
+    }
+    (tmp_path / "visitors.key").write_bytes((tmp_path / "shop" / "visitors.key").read_bytes())
+    (tmp_path / "visitors.key").chmod(0o600)
+    service = start(movie_bundles, admin_key=KEY, store=store, answer_days=36_500, **log)
+    view = open_view(service, "#service")
+    view.page.locator("#show-outcomes").click()
+    view.page.locator("#key").fill(KEY)
+    view.page.get_by_role("button", name="Use this key").click()
+    view.page.locator("#outcome").wait_for()
+    assert "summer beside spring: canary sells" in view.page.locator("#outcome").inner_text()
+    table = view.page.get_by_role("region", name="Users of both routes")
+    assert re.search(r"\S+ % \[\S+, \S+\]", table.inner_text())
+    rows = view.page.get_by_role("region", name="Answers by version and route").locator("tbody tr")
+    assert [row.split()[:2] for row in rows.all_inner_texts()] == [["spring", "live"], ["summer", "canary"]]
+
+
+@pytest.mark.process
+def test_outcomes_without_a_log_are_a_sentence(service: Process, open_view: OpenView) -> None:
+    view = open_view(service, "#service")
+    give_key(view, KEY)
+    view.allowed_statuses = {409}
+    view.page.locator("#show-outcomes").click()
+    view.page.get_by_text("this service logs no answers; set TURRET_ANSWER_LOG").wait_for()
 
 
 EARLIER = """turret_requests_total{route="/v1/recommend",status="200"} 1000.0"""

@@ -155,6 +155,24 @@ def a_worse_canary_is_promoted(original: Any, *given: Any) -> Any:
     return seeing(original, _judged=lambda comparison: ("activated", *judge(comparison)[1:]))(*given)
 
 
+@planted("retraining.outcome:comparison_of", "turret/test_retraining_decisions.py")
+def a_canary_is_judged_by_the_outcomes_of_the_one_before(
+    original: Any, answer: Any, canary: Any, live: Any
+) -> Any:
+    return answer.comparison
+
+
+@planted("retraining.outcome:judge_outcome", "turret/test_retraining_decisions.py")
+def a_canary_that_is_not_certain_is_promoted(original: Any, settings: Any, state: Any) -> None:
+    compared_of = original.__globals__["comparison_of"]
+
+    def certain(*given: Any) -> Any:
+        compared = compared_of(*given)
+        return compared and compared.model_copy(update={"decided": True})
+
+    seeing(original, comparison_of=certain)(settings, state)
+
+
 @planted("retraining.state:append_record", "turret/test_retraining_folder.py")
 def a_torn_record_swallows_the_next_one(original: Any, work: Any, record: Any) -> Any:
     path = work / original.__globals__["RECORDS"]

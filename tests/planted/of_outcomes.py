@@ -25,6 +25,18 @@ def an_event_belongs_to_the_last_answer_that_was_read(original: Any, self: Any, 
     return np.arange(len(given[0]))
 
 
+@planted("service.outcomes.reports:OutcomeReports._start", "service/test_outcomes.py")
+def any_number_of_reports_are_counted_at_a_time(original: Any, self: Any, request: Any) -> None:
+    self._task = None
+    original(self, request)
+
+
+@planted("service.outcomes.request:read_report", "service/test_outcomes.py")
+def a_report_is_counted_whenever_it_is_read(original: Any, path: Any) -> Any:
+    report = original(path)
+    return report and report.model_copy(update={"time": 0})
+
+
 @planted("history.named_answers:NamedAnswers.of", "turret/test_history.py")
 def a_loaded_event_forgets_the_answer_that_it_names(original: Any, self: Any, users: Any) -> Any:
     return {}

@@ -446,6 +446,14 @@ def an_answer_that_the_log_lacks_is_not_counted(original: Any, self: Any, *given
     return None
 
 
+@planted("service.http.routes.histories:_count_outcomes", "service/test_http_events.py")
+def a_label_of_the_metrics_is_a_text_of_clients(
+    original: Any, events: Any, manifest: Any, metrics: Any
+) -> None:
+    for event in events:
+        metrics.outcome_events.labels(str(event.kind)).inc()
+
+
 @planted("service.answer_log.files:AnswerFiles._without", "service/test_answer_log.py")
 def a_forgotten_user_stays_in_the_log(original: Any, self: Any, *given: Any) -> bool:
     return False

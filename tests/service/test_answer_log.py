@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from fastapi.testclient import TestClient
 
 from tests.conftest import USER_FEATURES, contents
 from tests.support.service_app import ADMIN, activate, post_events, sample, serving, settings_of
@@ -23,6 +24,7 @@ from turret.service.answer_log.files import SETTLED_MS, AnswerFiles
 from turret.service.answer_log.log import AnswerLog
 from turret.service.components import Components
 from turret.service.errors import ServiceError
+from turret.service.http.app import create_app
 from turret.service.overlay.fresh import empty_overlay
 from turret.service.settings import read_settings
 from turret.tower.bundle.bundle import Bundle
@@ -133,14 +135,19 @@ def test_a_row_has_the_answer_as_the_client_got_it(tmp_path: Path) -> None:
 
 
 def test_an_answer_of_the_canary_is_one_of_its_route(three: Path, tmp_path: Path) -> None:
-    with serving(three, answer_log=str(tmp_path / "log")) as client:
+    app = create_app(settings_of(three, answer_log=str(tmp_path / "log")))
+    with TestClient(app) as client:
         routes = {"canary": {"version": "v2", "share": 0.5}}
         assert client.post("/admin/routes", json=routes, headers=ADMIN).status_code == 200
         for user in range(40):
             client.post("/v1/recommend", json={"user_id": user})
         assert activate(client, "v2", force=True).status_code == 200
         client.post("/v1/recommend", json={"user_id": 0})
+    text = app.state.components.metrics.export().decode()
     counts = Counter(read_answers(tmp_path / "log").collect().select("version", "route").rows())
+    for (version, route), count in counts.items():
+        labels = f'{{route="{route}",version="{version}"}}'
+        assert sample(text, f"turret_logged_answers_total{labels}") == count
     assert counts["v2", "live"] == 1
     assert counts["v1", "live"] + counts["v2", "canary"] == 40
     assert counts["v1", "live"]

@@ -40,6 +40,7 @@ CALLS = {
     "DELETE /v1/items/{item_id}, GET /v1/random-user, GET /v1/users/{user_id}, DELETE /v1/users/{user_id}",
     "rules": "PUT /v1/rules, POST /v1/rules/rollback",
     "admin": "POST /admin/activate, POST /admin/rollback, GET /admin/routes, POST /admin/routes,"
+    "GET /admin/outcomes,"
     "POST /admin/comparison, GET /admin/comparison, DELETE /admin/comparison,"
     "POST /admin/comparison/recommend, GET /admin/comparison/overlap",
     None: "GET /livez, GET /readyz, GET /metrics",

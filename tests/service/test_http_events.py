@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 import turret
 from tests.conftest import contents
-from tests.support.service_app import ADMIN, ids, post_events, recommended, serving
+from tests.support.service_app import ADMIN, ids, post_events, recommended, sample, serving
 from turret.data.kinds import Kind
 from turret.data.vocabulary import plain_id
 from turret.service.http.app import create_app
@@ -74,6 +74,16 @@ def test_an_event_keeps_the_id_of_its_answer(fresh_client: TestClient) -> None:
     assert post_events(fresh_client, event("e", answer_id="f" * 32), event("e"))["duplicates"] == 2
     (shown,) = fresh_client.get("/v1/users/7").json()["events"]
     assert shown["answer_id"] == name
+
+
+def test_new_events_that_name_an_answer_are_counted(fresh_client: TestClient) -> None:
+    """Not those that were stored before, nor others of their request, as nobody knows which are new."""
+    post_events(fresh_client, event("e", answer_id="a" * 32), event("f"))
+    post_events(fresh_client, event("e", answer_id="a" * 32))
+    post_events(fresh_client, event("e", answer_id="a" * 32), event("g", answer_id="a" * 32))
+    post_events(fresh_client, event("h", answer_id="a" * 32))
+    counted = sample(fresh_client.get("/metrics").text, 'turret_outcome_events_total{kind="other"}')
+    assert counted == 2
 
 
 @pytest.mark.parametrize(
@@ -196,6 +206,13 @@ def shop(tmp_path: Path) -> Iterator[TestClient]:
 
 def left_out(client: TestClient, **body: Any) -> set[Any]:
     return set(ITEMS) - set(ids(recommended(client, k=60, **body)))
+
+
+def test_events_that_name_an_answer_are_counted_by_kind(shop: TestClient) -> None:
+    post_events(shop, event("n", kind="view", answer_id="a" * 32), event("m", answer_id="b" * 32))
+    text = shop.get("/metrics").text
+    counts = [sample(text, f'turret_outcome_events_total{{kind="{kind}"}}') for kind in ("view", "other")]
+    assert counts == [1, 1]
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,8 @@ def test_every_call_of_the_api_has_a_method_with_a_typed_answer(service: TestCli
             with pytest.raises(AnswerError, match="404"):
                 of_map()
 
+        with pytest.raises(AnswerError, match="logs no answers"):
+            client.outcomes(["buy"], within="1h")
         assert client.open_comparison("v2").version == "v2"
         assert client.comparison().version == "v2"
         assert client.compare({"user_id": "me", "k": 3}).other.version == "v2"

@@ -255,7 +255,7 @@ def test_an_empty_log_and_a_kind_that_no_event_has_are_refused() -> None:
         outcomes(Blocks())
     events = event(0, "ann", "a"), event(0, "ann", "a", kind=None)
     with pytest.raises(
-        ConfigurationError, match=r"--kind sale: the stored .* other kinds: \(without a kind\), buy"
+        ConfigurationError, match=r"kind 'sale'; the stored .* other kinds: \(without a kind\), buy"
     ):
         events_of(*events, kinds=["sale"])
     assert len(events_of(*events, kinds=["buy"]).times) == 1

@@ -6,7 +6,7 @@ A stub stands for the training: it publishes a version that knows the tastes of 
 import json
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -18,6 +18,7 @@ from typer.testing import CliRunner, Result
 import turret.cli
 from tests.support.trained import trained_shop
 from tests.turret.conftest import DAY, START, record, taste_contents, taste_log
+from tests.turret.test_retraining_decisions import Service, outcomes
 from turret.data.errors import ConfigurationError, TurretError
 from turret.data.prepared import PreparedData
 from turret.retraining import retrain as retrain_module
@@ -149,6 +150,38 @@ def test_the_command_prints_the_decision_and_its_status_is_that_of_activate(
     shown = json.loads(activated.stdout)
     told = shown["decision"], shown["mode"], shown["version"]
     assert told == ("activated", "anew", current(shop.bundles))
+
+
+def test_a_canary_waits_for_its_outcomes_however_often_the_command_runs(
+    shop: RetrainSettings, stub: Training, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a status of its own, and without a training; then it is live, and the run goes on."""
+    service = Service()
+    service.live = "first"
+    monkeypatch.setattr("turret.activation.live.admin_client", lambda *_: nullcontext(service))
+    words = ("--url", "http://admin", "--canary", "0.25", "--promote-on-outcome", "buy")
+    first = command(shop, *words)
+    assert first.exit_code == 0
+    assert "is the canary for 25.0% of the users; outcomes decide on it." in first.stdout
+    assert service.canary is not None
+    version, size = service.canary.version, events_of(shop)
+    service.answer = outcomes(0.01, False, canary=version, live="first")
+    for _ in range(2):
+        waiting = command(shop, *words)
+        assert (waiting.exit_code, waiting.stdout) == (5, "")
+        stays = f"The canary {version} stays, and nothing is trained: not yet: about 9 more days."
+        assert stays in waiting.stderr
+    assert (len(stub.begun), events_of(shop), left_behind(shop)) == (1, size, set())
+    service.answer = outcomes(0.2, True, canary=version, live="first")
+    settings = replace(shop, at_least=0, mode="anew", url="http://admin", canary=0.25)
+    stub.noise = 0.05
+    after = retrain(replace(settings, promote_on_outcome="buy"))
+    assert service.live == version
+    assert after.canary is not None
+    assert (after.canary.version, after.canary.decision, after.live) == (version, "promoted", version)
+    assert (after.mode, after.decision, len(stub.begun)) == ("anew", "canary", 2)
+    decisions = [each.decision for each in read_records(shop.work)]
+    assert decisions == ["canary", "waiting", "waiting", "canary"]
 
 
 def test_too_few_users_activate_nothing_and_a_later_run_deletes_their_version(

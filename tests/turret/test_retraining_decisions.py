@@ -1,6 +1,8 @@
 """What a retraining decides: warm or anew, activation, canary, and what the service refuses."""
 
 from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,12 +10,13 @@ import pytest
 from tests.turret.conftest import record
 from turret.activation.non_inferiority import Comparison
 from turret.client import AnswerError, ClientError
-from turret.client.version_answers import ActivateAnswer, RoutesAnswer, RouteShare
+from turret.client.version_answers import ActivateAnswer, OutcomesAnswer, RoutesAnswer, RouteShare
 from turret.data.errors import DataError
 from turret.retraining import deployment
-from turret.retraining.deployment import deploy, judge_canary, waiting_canary
+from turret.retraining.deployment import deploy, end_canary, judge_canary, waiting_canary
+from turret.retraining.outcome import judge_outcome
 from turret.retraining.settings import RetrainSettings
-from turret.retraining.state import EndedCanary, Retraining, choose_mode
+from turret.retraining.state import EndedCanary, Retraining, append_record, choose_mode
 
 
 @pytest.mark.parametrize(
@@ -56,6 +59,13 @@ class Service:
         self.canary: RouteShare | None = None
         self.calls: list[str] = []
         self.error: Exception | None = None
+        self.answer: OutcomesAnswer | None = None
+        self.asked: tuple[Any, ...] = ()
+
+    def outcomes(self, kinds: list[str], within: str, value: str | None) -> OutcomesAnswer:
+        self.asked = (kinds, within, value)
+        assert self.answer is not None
+        return self.answer
 
     def routes(self) -> RoutesAnswer:
         return RoutesAnswer(live=self.live, canary=self.canary, shadow=None)
@@ -161,6 +171,102 @@ def test_a_canary_that_somebody_has_ended_is_only_recorded(service: Service) -> 
     assert ended is not None
     assert (ended.decision, service.calls) == ("ended", [])
     assert judge_canary(SETTINGS, None) is None
+
+
+BY_OUTCOME = replace(SETTINGS, promote_on_outcome="buy", outcome_within="1h", outcome_value="price")
+
+
+def outcomes(lift: float | None, decided: bool, *, canary: str = "try", live: str = "old") -> OutcomesAnswer:
+    """The answer of a service; the sentence of a real one is tested where it is made."""
+    users = {"users": 9, "users_with_outcome": 9, "value_a_user": 1.0}
+    compared = {
+        "live": {"version": live, **users},
+        "canary": {"version": canary, **users},
+        "users_of_both": 0,
+        "decided": decided,
+        "lift": lift,
+        "days": 3.0,
+        "sentence": "enough to decide" if decided else "not yet: about 9 more days",
+    }
+    fields = {"time": "", "age_seconds": 0.0, "kinds": ["buy"], "within": "1h", "value": "price"}
+    return OutcomesAnswer.model_validate({**fields, "versions": [], "warnings": [], "comparison": compared})
+
+
+def judged(service: Service, answer: OutcomesAnswer | None, tmp_path: Path) -> Retraining:
+    """A run after one that made `try` the canary."""
+    append_record(tmp_path, record("try", decision="canary"))
+    service.canary, service.answer = TRIED, answer
+    state = record("r", step="outcome", decision=None)
+    judge_outcome(replace(BY_OUTCOME, work=tmp_path), state)
+    return state
+
+
+@pytest.mark.parametrize(
+    ("lift", "error", "decision", "live", "message"),
+    [
+        (0.1, None, "promoted", "try", "Enough to decide."),
+        (-0.1, None, "ended", "old", "Enough to decide."),
+        (0.1, AnswerError("the gate refuses", 409), "ended", "old", "the gate refuses"),
+    ],
+)
+def test_outcomes_promote_a_canary_that_sells_more_and_end_one_that_sells_less(
+    service: Service,
+    tmp_path: Path,
+    lift: float,
+    error: Exception | None,
+    decision: str,
+    live: str,
+    message: str,
+) -> None:
+    """And the run goes on with the live version that it finds then."""
+    service.error = error
+    state = judged(service, outcomes(lift, True), tmp_path)
+    assert state.canary is not None
+    assert (state.canary.decision, state.canary.message) == (decision, message)
+    assert [service.live, service.canary, state.live] == [live, None, live]
+    assert state.decision is None
+    assert service.asked == (["buy"], "1h", "price")
+    again = record("r", step="outcome", decision=None)  # killed before it was saved
+    judge_outcome(replace(BY_OUTCOME, work=tmp_path), again)
+    assert again.canary is not None
+    assert again.canary.decision == decision
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (outcomes(0.1, False), "not yet: about 9 more days."),
+        (outcomes(None, False), "not yet: about 9 more days."),
+        (outcomes(0.1, True, canary="before"), "the log has no answers of both versions so far."),
+        (outcomes(0.1, True, live="before"), "the log has no answers of both versions so far."),
+        (outcomes(0.1, True).model_copy(update={"comparison": None}), "no answers of both versions so far."),
+    ],
+    ids=["undecided", "too few buyers", "another canary", "another live version", "one route"],
+)
+def test_a_canary_waits_until_its_outcomes_are_enough(
+    service: Service, tmp_path: Path, answer: OutcomesAnswer, words: str
+) -> None:
+    """With a status of its own; the canary stays."""
+    state = judged(service, answer, tmp_path)
+    assert (state.decision, state.status, state.canary) == ("waiting", 5, None)
+    assert state.message.startswith("The canary try stays, and nothing is trained: not yet: ")
+    assert state.message.endswith(words)
+    assert (service.live, service.canary, service.calls) == ("old", TRIED, [])
+
+
+def test_outcomes_decide_on_no_canary_where_none_waits_or_a_person_has_decided(
+    service: Service, tmp_path: Path
+) -> None:
+    state = record("r", step="outcome", decision=None)
+    judge_outcome(replace(BY_OUTCOME, work=tmp_path), state)
+    assert (state.canary, state.decision) == (None, None)
+    append_record(tmp_path, record("try", decision="canary"))
+    judge_outcome(replace(SETTINGS, work=tmp_path), state)  # without the option
+    assert state.canary is None
+    judge_outcome(replace(BY_OUTCOME, work=tmp_path), state)
+    assert state.canary == EndedCanary(version="try", decision="ended", message="It is the canary no longer.")
+    end_canary(replace(BY_OUTCOME, work=tmp_path), state)  # the step that judges by events
+    assert service.calls == []
 
 
 def test_the_last_canary_waits_until_a_run_has_judged_it() -> None:

@@ -4,10 +4,13 @@ import os
 from pathlib import Path
 
 from turret.client import Client
-from turret.client.version_answers import ActivateAnswer, RoutesAnswer
+from turret.client.version_answers import ActivateAnswer, OutcomesAnswer, RoutesAnswer
 from turret.service.errors import ServiceError
 from turret.service.versions.folder_commands import activate_in_folder
 from turret.tower.format.listing import current
+
+# A service that counts outcomes answers 503 after 20 seconds, and names 5 more.
+_COUNT_RETRIES = 30
 
 
 def activate_version(
@@ -45,13 +48,22 @@ def set_canary(bundles: Path, url: str, version: str | None, share: float = 1.0)
         client.set_routes(canary=None if version is None else {"version": version, "share": share})
 
 
-def admin_client(bundles: Path, url: str) -> Client:
+def read_outcomes(bundles: Path, url: str, kind: str, within: str, value: str | None) -> OutcomesAnswer:
+    """The outcomes of the answers that a running service has logged, by events of a kind.
+
+    Waits until they are counted, for about twelve minutes at most.
+    """
+    with admin_client(bundles, url, _COUNT_RETRIES) as client:
+        return client.outcomes([kind], within=within, value=value)
+
+
+def admin_client(bundles: Path, url: str, retries: int = 3) -> Client:
     """A client with the admin key of TURRET_ADMIN_KEY, TURRET_ADMIN_KEY_FILE or the folder of bundles."""
     if key := os.environ.get("TURRET_ADMIN_KEY"):
-        return Client(url, key)
+        return Client(url, key, retries=retries)
     path = Path(os.environ.get("TURRET_ADMIN_KEY_FILE") or bundles / "admin.key")
     try:
-        return Client(url, path.read_text(encoding="utf-8").strip())
+        return Client(url, path.read_text(encoding="utf-8").strip(), retries=retries)
     except OSError as error:
         raise ServiceError(
             f"{path}: the admin key can't be read ({error.strerror}); set TURRET_ADMIN_KEY, "

@@ -84,6 +84,7 @@ class _Calls(Generic[Http]):
     roll_back = _Method(version_calls.roll_back)
     routes = _Method(version_calls.routes)
     set_routes = _Method(version_calls.set_routes)
+    outcomes = _Method(version_calls.outcomes)
     open_comparison = _Method(version_calls.open_comparison)
     comparison = _Method(version_calls.comparison)
     close_comparison = _Method(version_calls.close_comparison)

@@ -159,6 +159,75 @@ class RoutesAnswer(Answer):
     warning: str | None = None
 
 
+class PlaceOutcomes(Answer):
+    """The items `shown` at a place, and the share of them with an outcome."""
+
+    place: int
+    shown: int
+    share: float
+
+
+class VersionOutcomes(Answer):
+    """The answers of a version and a route, their users and outcomes, and the share of answers with one.
+
+    `revenue` is the sum of the values, where `value` was asked for.
+    """
+
+    version: str
+    route: str
+    answers: int
+    users: int
+    with_outcome: float
+    outcomes: int
+    by_place: tuple[PlaceOutcomes, ...]
+    revenue: float | None = None
+
+
+class ComparedUsers(Answer):
+    """The users of one route, those with an outcome, and the value of a user."""
+
+    version: str
+    users: int
+    users_with_outcome: int
+    value_a_user: float
+
+
+class ComparedOutcomes(Answer):
+    """The newest version of each route, by user, over the `days` in which both answered.
+
+    `lift` is the relative difference of the canary, between `low` and `high` at every look; `decided` tells
+    whether these exclude 0, and `sentence` says so. `days_left` is the time until it is decided, if the
+    difference stays.
+    """
+
+    live: ComparedUsers
+    canary: ComparedUsers
+    users_of_both: int
+    decided: bool
+    lift: float | None = None
+    low: float | None = None
+    high: float | None = None
+    days_left: float | None = None
+    days: float
+    sentence: str
+
+
+class OutcomesAnswer(Answer):
+    """The outcomes at `time`, which was `age_seconds` ago, of answers by version and route.
+
+    `comparison` is null where one route alone has answers.
+    """
+
+    time: str
+    age_seconds: float
+    kinds: tuple[str, ...]
+    within: str
+    value: str | None
+    versions: tuple[VersionOutcomes, ...]
+    comparison: ComparedOutcomes | None
+    warnings: tuple[str, ...]
+
+
 class ComparisonAnswer(Answer):
     """The compared version and the live one, since when, and the seconds until the comparison ends.
 

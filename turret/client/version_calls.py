@@ -1,6 +1,6 @@
 """The calls on versions and rules: the live version, activations, routes, comparisons, stored rules."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
 from turret.client import version_answers
@@ -54,6 +54,18 @@ def routes() -> Call[version_answers.RoutesAnswer]:
 def set_routes(**routes: Unpack[Routes]) -> Call[version_answers.RoutesAnswer]:
     """Set the `canary` or the `shadow`; None ends a route, and a route that is left out stays."""
     return call("POST", "/admin/routes", version_answers.RoutesAnswer, routes, seconds=ACTIVATION_SECONDS)
+
+
+def outcomes(
+    kinds: Sequence[str] = (), *, within: str = "24h", value: str | None = None
+) -> Call[version_answers.OutcomesAnswer]:
+    """Count the outcomes of the logged answers, and compare the canary with the live version.
+
+    Events of `kinds` count, or all; `within`, such as 24h, is for those without an answer id. `value` is the
+    field with the value of items.
+    """
+    path, names = "/admin/outcomes", [*kinds] or None
+    return get(path, version_answers.OutcomesAnswer, kind=names, within=within, value=value)
 
 
 def open_comparison(version: str) -> Call[version_answers.ComparisonAnswer]:

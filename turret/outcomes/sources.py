@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 
 from turret.data.answers.events import EventCollector, OutcomeEvents
@@ -21,6 +20,7 @@ from turret.outcomes.replay import replay
 from turret.outcomes.value import Value, value_of
 from turret.scoring.stored_users import OpenStore
 from turret.scoring.users import in_blocks
+from turret.service.outcomes.counting import item_values as values_of_items
 from turret.service.settings import read_settings
 from turret.service.stores.contract import CLOCK_SKEW
 from turret.tower.bundle.bundle import Bundle
@@ -131,16 +131,4 @@ def item_values(field: str | None, bundles: Sequence[Path]) -> dict[str, float] 
         raise ConfigurationError(
             "--value and --items go together: name the field and a bundle with the items"
         )
-    values: dict[str, float] = {}
-    for path in bundles:
-        bundle = open_bundle(path)
-        for row, item in enumerate(bundle.vocabulary.all_ids):
-            number = bundle.catalog.of(row).get(field)
-            if isinstance(number, int | float) and not isinstance(number, bool) and np.isfinite(number):
-                values.setdefault(str(item), float(number))
-    if not values:
-        names = ", ".join(map(str, bundles))
-        raise ConfigurationError(
-            f"--value {field}: no item of {names} has a number in this field; name another"
-        )
-    return values
+    return values_of_items(field, [bundle_folder(path).resolve() for path in bundles])

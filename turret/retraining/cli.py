@@ -50,7 +50,7 @@ def retrain(
     versions on the newest events as `turret activate --not-worse-than live` does, activates, deletes old
     bundles and runs, and records the decision. A killed run is continued by the next one. docs/retraining.md
     describes the schedule. Exit statuses: 0 activated, canary, or no new events; 1 an error or refused by the
-    gate, 3 worse, 4 too few users to tell.
+    gate, 3 worse, 4 too few users to tell, 5 waiting for the outcomes of the canary.
 
     Example: `turret retrain --data var/prepared --url http://127.0.0.1:8001`
     """

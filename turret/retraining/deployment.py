@@ -9,7 +9,7 @@ from pathlib import Path
 from turret.activation.live import activate_version, live_version, read_routes, set_canary
 from turret.activation.non_inferiority import Comparison, UnclearError, WorseError, compare_versions
 from turret.client import AnswerError
-from turret.client.version_answers import RouteShare
+from turret.client.version_answers import RoutesAnswer, RouteShare
 from turret.data.errors import DataError, TurretError
 from turret.data.files import sweep
 from turret.data.prepared import PreparedData
@@ -65,7 +65,8 @@ def deploy(settings: RetrainSettings, state: Retraining) -> None:
             decision = "canary"
             if read_routes(settings.bundles, url).canary != RouteShare(version=version, share=share):
                 set_canary(settings.bundles, url, version, share)
-            said = f"{version} is the canary for {share:.1%} of the users; the next run decides on it."
+            judge = "outcomes decide" if settings.promote_on_outcome else "the next run decides"
+            said = f"{version} is the canary for {share:.1%} of the users; {judge} on it."
         elif url is not None and live == version:  # a running service logs each activation
             said = f"{url} serves {version} now."
         else:  # a first version is current since its export and is checked here
@@ -79,7 +80,9 @@ def deploy(settings: RetrainSettings, state: Retraining) -> None:
 
 
 def end_canary(settings: RetrainSettings, state: Retraining) -> None:
-    """Judge the canary of an earlier run, if one waits."""
+    """Judge the canary of an earlier run on the new events, if one waits and outcomes do not decide."""
+    if settings.promote_on_outcome is not None:
+        return
     ended = judge_canary(settings, waiting_canary(read_records(settings.work)))
     if ended is not None:
         state.canary, state.live = ended, live_version(settings.bundles, settings.url)
@@ -100,28 +103,49 @@ def judge_canary(settings: RetrainSettings, canary: str | None) -> EndedCanary |
     if canary is None or settings.url is None:
         return None
     routes = read_routes(settings.bundles, settings.url)
-    if routes.live == canary:
-        return EndedCanary(version=canary, decision="promoted", message="It is live already.")
-    if routes.live is None or routes.canary is None or routes.canary.version != canary:
-        return EndedCanary(version=canary, decision="ended", message="It is the canary no longer.")
+    if (by_hand := ended_by_hand(routes, canary)) is not None or routes.live is None:
+        return by_hand
     try:
         comparison = _compared(settings, canary, routes.live)
     except DataError as error:
         report(f"The canary {canary} stays: {error}")
         return None
     decision, message, _ = _judged(comparison)
-    if decision != "refused":
-        try:
-            said = activate_version(canary, settings.bundles, settings.url, compared=True)
-            report(f"The canary {canary} is promoted: {message} {said}")
-            return EndedCanary(version=canary, decision="promoted", message=message, figures=comparison)
-        except AnswerError as error:
-            if error.status != _CONFLICT:
-                raise
-            message = str(error)
+    act = end if decision == "refused" else promote
+    return act(settings, canary, message, comparison)
+
+
+def ended_by_hand(routes: RoutesAnswer, canary: str) -> EndedCanary | None:
+    """The record of a canary that somebody has promoted or ended; None for one that is the canary still."""
+    if routes.live == canary:
+        return EndedCanary(version=canary, decision="promoted", message="It is live already.")
+    if routes.live is None or routes.canary is None or routes.canary.version != canary:
+        return EndedCanary(version=canary, decision="ended", message="It is the canary no longer.")
+    return None
+
+
+def promote(
+    settings: RetrainSettings, canary: str, message: str, figures: Comparison | None = None
+) -> EndedCanary:
+    """Activate a canary for the reason `message`, or end it if the gate refuses it."""
+    try:
+        said = activate_version(canary, settings.bundles, settings.url, compared=True)
+    except AnswerError as error:
+        if error.status != _CONFLICT:
+            raise
+        return end(settings, canary, str(error), figures)
+    report(f"The canary {canary} is promoted: {message} {said}")
+    return EndedCanary(version=canary, decision="promoted", message=message, figures=figures)
+
+
+def end(
+    settings: RetrainSettings, canary: str, message: str, figures: Comparison | None = None
+) -> EndedCanary:
+    """Give the users of a canary back to the live version, for the reason `message`."""
+    assert settings.url is not None, "a canary is of a service"
     set_canary(settings.bundles, settings.url, None)
     report(f"The canary {canary} is ended: {message}")
-    return EndedCanary(version=canary, decision="ended", message=message, figures=comparison)
+    return EndedCanary(version=canary, decision="ended", message=message, figures=figures)
 
 
 # ---- Retention

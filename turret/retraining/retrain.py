@@ -19,6 +19,7 @@ from turret.data.preparing.append import Accept, AppendReport, append
 from turret.data.progress import counted
 from turret.history.dumping import EmptyRangeError, TimeRange, dump_histories
 from turret.retraining.deployment import compare, deploy, end_canary, retire, waiting_canary
+from turret.retraining.outcome import judge_outcome
 from turret.retraining.settings import RetrainSettings
 from turret.retraining.state import (
     DataSize,
@@ -54,6 +55,9 @@ FLAT = "flat"
 _DAY = 86_400_000
 # An error such as a full disk may pass; an error that returns this often does not.
 _MOST_FAILURES = 3
+
+# The decisions of runs that have trained on no event.
+_UNTRAINED = (None, "nothing_new", "waiting", "failed")
 
 Step = Callable[[RetrainSettings, Retraining], None]
 
@@ -211,7 +215,8 @@ def gather(settings: RetrainSettings, state: Retraining) -> None:
 
     def accept(data: PreparedData) -> bool:
         _judge_events(settings, state, data, records)
-        if state.decision is None and waiting_canary(records) is None:
+        is_judged = waiting_canary(records) is None or state.canary is not None
+        if state.decision is None and is_judged:
             _choose(settings, state, data)
         return state.decision is None
 
@@ -321,7 +326,7 @@ def count_new(
     events = data.manifest.counts.events
     if live is not None and live.fingerprints.get("data") == before.fingerprint:
         return events - before.events
-    judged = [record for record in records if record.decision not in (None, "nothing_new", "failed")]
+    judged = [record for record in records if record.decision not in _UNTRAINED]
     trained = [record.after for record in judged if record.after is not None]
     if trained:
         return events - trained[-1].events
@@ -440,6 +445,7 @@ def _index_request(manifest: Manifest | None) -> IndexRequest:
 
 STEPS: dict[str, Step] = {
     "begin": begin,
+    "outcome": judge_outcome,
     "gather": gather,
     "canary": end_canary,
     "choose": choose,

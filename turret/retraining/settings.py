@@ -115,6 +115,18 @@ class RetrainSettings:
             help="This share of users tries the version until the next run.",
         ),
     ] = None
+    promote_on_outcome: Annotated[
+        str | None,
+        Option(
+            metavar="KIND", help="With --canary: outcomes, events of a kind such as purchase, decide on it."
+        ),
+    ] = None
+    outcome_within: Annotated[
+        str, Option(metavar="PAUSE", help="For outcomes without an answer id: the longest time after it.")
+    ] = "24h"
+    outcome_value: Annotated[
+        str | None, Option(metavar="FIELD", help="The field of items with their value, such as price.")
+    ] = None
     keep: Annotated[
         int, Option(metavar="N", min=1, help="The number of newest bundles and runs that stay.")
     ] = 5
@@ -132,6 +144,11 @@ class RetrainSettings:
             )
         if self.canary == 0.0:
             raise ConfigurationError("--canary 0: a canary needs users; give a share above 0")
+        if self.promote_on_outcome is not None and self.canary is None:
+            raise ConfigurationError(
+                f"--promote-on-outcome {self.promote_on_outcome}: the outcomes of a canary decide; give it "
+                "users with --canary 0.1"
+            )
         if self.canary is not None and self.url is None:
             raise ConfigurationError(
                 f"--canary {self.canary:g}: only a running service routes users; name its admin port with "

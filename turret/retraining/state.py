@@ -18,7 +18,7 @@ from turret.retraining.settings import RetrainSettings
 
 RECORDS, STATE = "retrains.jsonl", "state.json"
 Mode = Literal["warm", "anew"]
-Decision = Literal["activated", "canary", "refused", "unclear", "nothing_new", "failed"]
+Decision = Literal["activated", "canary", "refused", "unclear", "nothing_new", "waiting", "failed"]
 
 
 @pydantic_dataclass(frozen=True)

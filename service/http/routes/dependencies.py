@@ -65,7 +65,7 @@ ItemId = Annotated[
 ]
 
 
-_REPEATED = frozenset({"id", "point"})  # the parameters that may be sent several times
+_REPEATED = frozenset({"id", "kind", "point"})  # the parameters that may be sent several times
 
 
 async def check_parameters(request: Request) -> None:

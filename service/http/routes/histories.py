@@ -7,6 +7,7 @@ from fastapi import APIRouter, Depends, Response
 
 from turret.service.errors import NotFoundError
 from turret.service.http.routes.dependencies import CHECKED, Parts, Reads, UserId, json_response
+from turret.service.observing.metrics import OTHER_KIND, Metrics
 from turret.service.overlay.unknown_names import item_warning
 from turret.service.ranking.query import unknown_kinds
 from turret.service.schemas.fields import HISTORY_LIMIT, show_time
@@ -46,6 +47,8 @@ async def store_events(
     events = drop_expired(placed, oldest_kept(parts.settings.keep_days, now))
     stored = await parts.histories.append(events)
     parts.metrics.events_stored.inc(stored)
+    if stored == len(events):  # else nobody knows which of them are new
+        _count_outcomes(events, bundle.manifest if bundle else None, parts.metrics)
     answer: dict[str, Any] = {"stored": stored, "duplicates": len(events) - stored}
     clamped = sum(before is not after for before, after in zip(sent, placed, strict=True))
     moved = await _move_sessions(body.events, parts.histories)
@@ -99,6 +102,14 @@ async def _move_sessions(events: Sequence[EventBody], store: HistoryStore) -> Mo
     newest = await store.recent(list(users), 1)
     moved = [await store.move(session, user) for session, user in users.items() if newest[session].items]
     return Moved(sum(counts.new for counts in moved), sum(counts.known for counts in moved))
+
+
+def _count_outcomes(events: Sequence[Event], manifest: Manifest | None, metrics: Metrics) -> None:
+    """Count the events that name an answer, by kind; only kinds of the live version are labels."""
+    kinds = manifest.kinds if manifest else {}
+    for event in events:
+        if event.answer_id is not None:
+            metrics.outcome_events.labels(event.kind if event.kind in kinds else OTHER_KIND).inc()
 
 
 def _check_kinds(events: Sequence[Event], manifest: Manifest) -> None:

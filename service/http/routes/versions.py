@@ -13,7 +13,7 @@ from fastapi import APIRouter, Depends, Query, Response
 from turret.service.components import Components
 from turret.service.errors import ConflictError, InvalidFieldError, RequestError, ServiceError
 from turret.service.http.routes.dependencies import CHECKED, K, Parts, Reads, Recorded, json_response
-from turret.service.schemas.fields import VersionName, show_time
+from turret.service.schemas.fields import KIND_LENGTH, VersionName, show_time
 from turret.service.schemas.requests import BOOSTS, BOOSTS_OF_AN_ANSWER
 from turret.service.schemas.version_requests import (
     ActivateRequest,
@@ -31,6 +31,9 @@ from turret.service.versions.record import RULES_BYTES, Routes, Rule, RuleSet, n
 from turret.tower.errors import BundleError
 
 _ACTIVATIONS, _COMPARED_USERS = 100, 1_000
+_OUTCOME_KINDS, _FIELD_LENGTH = 20, 200
+_PAUSE = "^[1-9][0-9]{0,4}[smhd]$"  # as `milliseconds_of` reads it
+KindName = Annotated[str, Query(min_length=1, max_length=KIND_LENGTH)]
 router = APIRouter(prefix="/v1", tags=["versions"], dependencies=CHECKED)
 admin = APIRouter(prefix="/admin", tags=["admin"], dependencies=CHECKED)
 stored_rules = APIRouter(prefix="/v1", tags=["rules"], dependencies=CHECKED)
@@ -110,6 +113,22 @@ async def route(body: Annotated[RoutesRequest, Depends(Reads(RoutesRequest))], p
     with _refusals("routes", parts):
         late = await parts.activator.route(lambda old: Routes.model_validate(old.model_dump() | changes))
     return json_response(_shown(parts) | late.shown())
+
+
+@admin.get("/outcomes")
+async def outcomes(
+    parts: Parts,
+    kind: Annotated[list[KindName] | None, Query(max_length=_OUTCOME_KINDS)] = None,
+    within: Annotated[str, Query(pattern=_PAUSE)] = "24h",
+    value: Annotated[str | None, Query(min_length=1, max_length=_FIELD_LENGTH)] = None,
+) -> Response:
+    """Count the outcomes of the logged answers, and compare the canary with the live version.
+
+    Events of `kind` count, or all; one without an answer id belongs to the newest answer that showed its item
+    at most `within` before. `value` names the field of items with their value, such as a price. A report is
+    kept for 60 seconds, and answered until the next one is counted; `age_seconds` is its age.
+    """
+    return json_response(await parts.outcomes.read(kind or (), within, value))
 
 
 @admin.post("/comparison")

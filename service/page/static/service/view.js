@@ -6,6 +6,7 @@ import { count, moment, number } from "../app/format.js";
 import { pulse } from "../app/pulse.js";
 import { adminElsewhere } from "../versions/admin.js";
 import { rollBack } from "../versions/swap.js";
+import { createOutcomes } from "./outcomes.js";
 import { createPlots } from "./plots.js";
 import { createSeries } from "./series.js";
 import { activationsTable, versionDetails, versionsTable } from "./versions.js";
@@ -17,6 +18,7 @@ export function create() {
   const messages = h("div", { class: "messages", id: "messages" });
   const tiles = h("dl", { class: "tiles", id: "tiles" });
   const plots = createPlots();
+  const outcomes = createOutcomes();
   const measured = createSeries();
   const status = h("p", { class: "status", id: "status" });
   const [versions, details, log, actions] = [1, 2, 3, 4].map(() => h("div", {}));
@@ -66,7 +68,7 @@ export function create() {
   async function refresh() {
     isShown = true;
     clearTimeout(timer);
-    if (document.visibilityState === "visible" && !pulse.trouble) await load();
+    if (document.visibilityState === "visible" && !pulse.trouble) await Promise.all([load(), outcomes.refresh()]);
     clearTimeout(timer);
     if (isShown) timer = setTimeout(refresh, EVERY);
   }
@@ -75,6 +77,7 @@ export function create() {
     h("div", { class: "view-head row baseline" }, h("div", {}, heading, h("p", { class: "lead" }, "The measurements of this service in the last hour, and its versions.")), status),
     messages,
     h("div", { class: "stack" }, tiles, h("section", { "aria-label": "Plots" }, h("h2", {}, "Measurements"), plots.element),
+      outcomes.element,
       h("section", {}, h("h2", {}, "Versions"), versions, details, h("div", { class: "buttons" }, actions)), h("section", {}, h("h2", {}, "Log"), log)));
   return { element, heading, update: () => {}, refresh, leave: () => { isShown = isBegun = false; clearTimeout(timer); } };
 }
