@@ -234,8 +234,10 @@ class PopularRequest(RankingRequest):
     Each event counts half as much after the `half_life` of this name (TURRET_POPULAR), by default the
     shortest. `kinds` are the kinds of events that count, by default those of targets. `trend` ranks by the
     share of an item among the events of the half-life over that among those of the longest one: what rises.
+    There is no `min_score`, as the scores are counts.
     """
 
+    min_score: None = None
     half_life: str | None = Field(default=None, min_length=1, max_length=32)
     kinds: list[str] | None = Field(default=None, min_length=1, max_length=KINDS, fail_fast=True)
     trend: bool = False

@@ -63,9 +63,9 @@ def test_counts_are_those_of_each_event_alone(
     """Also after 10,000 half-lives without an event, where a sum of float64 would overflow."""
     counts, fresh = DecayedCounts(HALF_LIVES, NOW - 40 * DAY), empty_overlay(live.bundle)
     for part in range(parts):
-        counts.add(arrivals(events[part::parts]), (), 1_000_000, NOW)
+        counts.add(arrivals(events[part::parts]), {}, 1_000_000, NOW)
     last = (101, NOW + later)
-    counts.add(arrivals([last]), (), 1_000_000, NOW + later)
+    counts.add(arrivals([last]), {}, 1_000_000, NOW + later)
     # An event of the future counts as one of the moment at which it is counted.
     sent = [*((item, min(time, NOW)) for item, time in events), last]
     known = [event for event in sent if 100 <= event[0] < 160]
@@ -81,9 +81,9 @@ def test_counts_are_those_of_each_event_alone(
 
 def test_the_least_counted_items_make_room(live: LoadedModel) -> None:
     counts, fresh = DecayedCounts(HALF_LIVES, NOW), empty_overlay(live.bundle)
-    counts.add(arrivals([(100, NOW)] * 5 + [(101, NOW)] * 3), (), 40, NOW)
+    counts.add(arrivals([(100, NOW)] * 5 + [(101, NOW)] * 3), {}, 40, NOW)
     for item in range(1_000, 1_200):
-        counts.add(arrivals([(item, NOW)]), (), 40, NOW)
+        counts.add(arrivals([(item, NOW)]), {}, 40, NOW)
     popular = counts.ranked(Counted("hour", (None,)), live.bundle, fresh)
     assert dict(zip(popular.rows.tolist(), popular.sums.tolist(), strict=True)) == {0: 5.0, 1: 3.0}
     assert len(counts._slots) <= 40
@@ -92,7 +92,7 @@ def test_the_least_counted_items_make_room(live: LoadedModel) -> None:
 def test_an_event_of_the_future_counts_as_one_of_now(live: LoadedModel) -> None:
     """`turret history load` takes any time; 2^(years / 15 minutes) is no number."""
     counts, fresh = DecayedCounts({"quarter": 900_000.0}, NOW), empty_overlay(live.bundle)
-    counts.add(arrivals([(100, NOW + 10_000 * DAY), (101, NOW), (100, 2**53)]), (), 10**6, NOW)
+    counts.add(arrivals([(100, NOW + 10_000 * DAY), (101, NOW), (100, 2**53)]), {}, 10**6, NOW)
     popular = counts.ranked(Counted("quarter", (None,)), live.bundle, fresh)
     assert dict(zip((popular.rows + 100).tolist(), popular.sums.tolist(), strict=True)) == {
         100: 2.0,
@@ -103,11 +103,37 @@ def test_an_event_of_the_future_counts_as_one_of_now(live: LoadedModel) -> None:
 def test_what_rises_has_a_floor_of_events(live: LoadedModel) -> None:
     counts, fresh = DecayedCounts(HALF_LIVES, NOW), empty_overlay(live.bundle)
     old = [(100, NOW - 3 * DAY)] * 200
-    counts.add(arrivals([*old, *[(100, NOW)] * 20, *[(101, NOW)] * 10, (102, NOW)]), (), 10**6, NOW)
+    counts.add(arrivals([*old, *[(100, NOW)] * 20, *[(101, NOW)] * 10, (102, NOW)]), {}, 10**6, NOW)
     popular = counts.ranked(Counted("hour", (None,)), live.bundle, fresh)
     assert (popular.rows[:3] + 100).tolist() == [100, 101, 102]
     rising = counts.ranked(Counted("hour", (None,), trend=True), live.bundle, fresh)
-    assert (rising.rows + 100).tolist() == [101, 100]  # one click of 102 makes no trend
+    assert (rising.rows + 100)[rising.are_enough(NOW)].tolist() == [101, 100]  # one click of 102 is none
+    # Without a later event the ranking stays, and the events are too few an hour later.
+    assert (rising.rows + 100)[rising.are_enough(NOW + 1.5 * HOUR)].tolist() == [100]
+    assert not rising.are_enough(NOW + DAY).any()
+
+
+def test_a_clock_that_was_ahead_for_a_moment_leaves_later_events_counted(live: LoadedModel) -> None:
+    """Else the events of the right time would weigh 2^-8760 until the process ends."""
+    counts, fresh = DecayedCounts(HALF_LIVES, NOW), empty_overlay(live.bundle)
+    counts.add(arrivals([(100, NOW)]), {}, 10**6, NOW)
+    counts.add(arrivals([(101, NOW + 365 * DAY)]), {}, 10**6, NOW + 365 * DAY)
+    counts.add(arrivals([(102, NOW)] * 7), {}, 10**6, NOW)
+    popular = counts.ranked(Counted("hour", (None,)), live.bundle, fresh)
+    now = dict(zip((popular.rows + 100).tolist(), (popular.sums * popular.at(NOW)).tolist(), strict=True))
+    assert (now[102], now[101]) == (7.0, 1.0)
+
+
+def test_an_event_without_a_kind_counts_as_one_of_the_default_kind(live: LoadedModel) -> None:
+    counts, fresh = DecayedCounts(HALF_LIVES, NOW), empty_overlay(live.bundle)
+    kinds = {None: "buy", "buy": "buy", "view": "view"}
+    for kind in (None, "buy", "view", "of another version"):
+        counts.add(arrivals([(100, NOW)], kind), kinds, 10**6, NOW)
+    sums = {
+        kind: counts.ranked(Counted("hour", (kind,)), live.bundle, fresh).sums.tolist()
+        for kind in ("buy", "view", None)
+    }
+    assert sums == {"buy": [2.0], "view": [1.0], None: [1.0]}
 
 
 # --- From the store
@@ -246,6 +272,57 @@ def test_strangers_get_what_is_popular_now_where_there_are_enough_events(shop: T
     assert len(ids(filtered)) == 3
 
 
+def test_a_further_page_has_the_ranking_of_the_first_one(shop: TestClient) -> None:
+    """Of a stranger whose first page was of the training while events were too few, and of the call."""
+    trained = ids(recommended(shop, k=60))
+    first = recommended(shop, k=5)
+    sent(shop, 155, int(ENOUGH) + 5)
+    until(lambda: counted(shop) == [155], "the events are counted")
+    second = recommended(shop, k=5, cursor=first["cursor"])
+    assert ids(first) + ids(second) == trained[:10]
+    now = recommended(shop, k=5)
+    assert ids(now)[0] == 155
+    sent(shop, 140, 2)
+    until(lambda: counted(shop) == [155, 140], "the events are counted")
+    page = shop.post("/v1/popular", json={"k": 1}).json()
+    of_views = shop.post("/v1/popular", json={"k": 1, "kinds": ["view", "buy"]}).json()
+    wrong: list[tuple[str, dict[str, Any], Any]] = [
+        ("popular", {"kinds": ["view"]}, page),
+        ("popular", {"half_life": "week"}, page),
+        ("popular", {}, first),
+        ("recommend", {}, of_views),
+    ]
+    for call, body, of in wrong:
+        answer = shop.post(f"/v1/{call}", json={**body, "cursor": of["cursor"]})
+        assert (answer.status_code, answer.json()["error"]["field"]) == (422, "cursor"), answer.text
+    assert ids(shop.post("/v1/popular", json={"k": 1, "cursor": page["cursor"]}).json()) == [140]
+
+
+def test_boosts_beyond_any_float_are_in_their_order(shop: TestClient) -> None:
+    """A boost of 1,000 is above one of 100 whatever the counts; the explanation names both."""
+    sent(shop, 101, 50)
+    sent(shop, 102, 2)
+    until(lambda: counted(shop) == [101, 102], "the events are counted")
+    boost = [{"filter": {"price": {"equals": price}}, "by": by} for price, by in ((1, 100), (2, 1_000))]
+    body = {"boost": boost, "explain": True}
+    answer = shop.post("/v1/popular", json=body).json()
+    assert ids(answer) == [102, 101]
+    explained = answer["explanation"]["items"]
+    assert [item["boosts"] for item in explained] == [
+        [{"rule": None, "by": 1000.0}],
+        [{"rule": None, "by": 100.0}],
+    ]
+    trained = recommended(shop, k=60, **body)
+    prices = [item["fields"]["price"] for item in trained["items"] if item["score"] > 0]
+    assert prices[: prices.count(2)] == [2] * prices.count(2)
+    assert prices[prices.count(2) :][: prices.count(1)] == [1] * prices.count(1)
+    pages, page = [], recommended(shop, k=7, boost=boost)
+    while "cursor" in page:
+        pages += ids(page)
+        page = recommended(shop, k=7, boost=boost, cursor=page["cursor"])
+    assert pages + ids(page) == ids(trained)
+
+
 @pytest.mark.parametrize("at", ["0001-01-01", "1970-01-01", "2020-01-01", "9999-12-31"])
 def test_an_answer_of_any_time_has_scores_that_are_numbers(shop: TestClient, at: str) -> None:
     sent(shop, 155, int(ENOUGH) + 5)
@@ -288,6 +365,8 @@ def test_the_call_takes_the_conditions_of_an_answer(shop: TestClient) -> None:
         ({"kinds": []}, "kinds", ""),
         ({"half_life": 5}, "half_life", ""),
         ({"history": [101]}, "history", "unknown field"),
+        ({"trend": True, "half_life": "week"}, "half_life", "shorter are: quarter, hour"),
+        ({"min_score": 3}, "min_score", ""),
     ],
 )
 def test_what_makes_no_sense_is_refused(
