@@ -248,6 +248,17 @@ def sent(client: TestClient, item: int, count: int, kind: str = "buy", **more: A
     post_events(client, *events)
 
 
+def test_stored_events_without_a_kind_are_of_the_default_kind(tmp_path: Path) -> None:
+    kinds = {"buy": Kind(), "view": Kind(role="signal")}
+    publish(tmp_path, contents("v1", kinds=kinds, default_kind="buy"))
+    with serving(tmp_path) as client:
+        activate(client, "v1")
+        post_events(client, {"event_id": 1, "user_id": 1, "item_id": 120})
+        sent(client, 121, 1, "view")
+        until(lambda: counted(client, kinds=["view"]) == [121], "the events are counted")
+        assert counted(client) == [120]
+
+
 def test_strangers_get_what_is_popular_now_where_there_are_enough_events(shop: TestClient) -> None:
     trained = ids(recommended(shop, k=60))
     sent(shop, 155, int(ENOUGH) - 2)
