@@ -50,7 +50,7 @@ def items_of_the_history_are_in_lists_of_one_product(
 
 @planted("scoring.parts:Parts.has_any", "turret/test_scoring.py")
 def a_refused_run_binds_the_next_one(original: Any, self: Any) -> bool:
-    return (self.folder / "run.json").exists()
+    return bool((self.folder / "run.json").exists())
 
 
 @planted("scoring.users:refuse_repeated", "turret/test_scoring.py")

@@ -20,6 +20,7 @@ from tests.support.service_app import ADMIN, activate, ids, post_events, recomme
 from tests.support.service_process import Process, Start
 from tests.support.until import until
 from turret.data.kinds import Kind
+from turret.service.errors import ServiceError
 from turret.service.overlay.fresh import empty_overlay
 from turret.service.popular.counts import Counted, DecayedCounts
 from turret.service.popular.popular_now import ENOUGH, PopularNow
@@ -377,7 +378,7 @@ def test_the_call_takes_the_conditions_of_an_answer(shop: TestClient) -> None:
         ({"half_life": 5}, "half_life", ""),
         ({"history": [101]}, "history", "unknown field"),
         ({"trend": True, "half_life": "week"}, "half_life", "shorter are: quarter, hour"),
-        ({"min_score": 3}, "min_score", ""),
+        ({"min_score": 3}, "min_score", "the scores are counts of events here; leave this out"),
     ],
 )
 def test_what_makes_no_sense_is_refused(
@@ -397,11 +398,19 @@ def test_a_service_that_counts_nothing_says_so(bundles: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["hour", "hour=1", "hour=1h,hour=2h", "Hour=1h", "a=0h", "a=1y", "a=1h,b=1h,c=1h,d=1h,e=1h,f=1h"]
+    ("text", "words"),
+    [
+        *[(text, "names no half-life; write such as") for text in ("hour", "hour=1", "Hour=1h", "a=1y")],
+        ("a=0h", "names no half-life; write such as .*1 to 10,000 of s, m, h or d"),
+        ("hour=1h,hour=2h", "two half-lives are called hour; give each a name of its own"),
+        ("a=1h,b=1h,c=1h,d=1h,e=1h,f=1h", "6 half-lives; name at most 5"),
+    ],
 )
-def test_half_lives_are_refused_with_a_sentence(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def test_half_lives_are_refused_with_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, text: str, words: str
+) -> None:
     monkeypatch.setenv("TURRET_POPULAR", text)
-    with pytest.raises(Exception, match="half-li"):
+    with pytest.raises(ServiceError, match=words):
         read_settings()
 
 
