@@ -9,7 +9,6 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from urllib.parse import urlsplit
 
 from turret.data.configuration import Place as Place
 from turret.data.configuration import is_url as is_url
@@ -22,7 +21,7 @@ from turret.data.errors import (
     without_credentials,
 )
 from turret.data.extras import install_command
-from turret.data.fetching.downloads import download, is_web
+from turret.data.fetching.downloads import download, file_name, is_web
 from turret.data.files import new_folder, scratch_folder, temporary_folder
 from turret.data.manifest import MANIFEST, DataManifest, hash_files
 
@@ -138,7 +137,7 @@ def local_copies(urls: Sequence[str], target: Path, has_tables: bool = False) ->
                 copies[url] = folder / str(len(copies))
                 continue
             if is_web(url):
-                copies[url] = folder / str(len(copies)) / (PurePosixPath(urlsplit(url).path).name or "file")
+                copies[url] = folder / str(len(copies)) / file_name(url)
                 copies[url].parent.mkdir()
                 download(url, copies[url])
                 continue

@@ -128,10 +128,13 @@ class Settings(BaseSettings):
         half_lives: dict[str, float] = {}
         for part in filter(None, map(str.strip, value.split(","))):
             match = _HALF_LIFE.fullmatch(part)
-            if match is None or match["name"] in half_lives or not 1 <= int(match["count"]) <= 10_000:
-                message = "{part} names no half-life; write such as hour=1h,week=7d (s, m, h or d)"
-                raise PydanticCustomError("half_life", message, {"part": part})
-            half_lives[match["name"]] = int(match["count"]) * _MILLISECONDS[match["unit"]]
+            message = "{part} names no half-life; write such as hour=1h,week=7d (1 to 10,000 of s, m, h or d)"
+            if match is not None and match["name"] in half_lives:
+                message = "two half-lives are called {name}; give each a name of its own"
+            elif match is not None and 1 <= int(match["count"]) <= 10_000:
+                half_lives[match["name"]] = int(match["count"]) * _MILLISECONDS[match["unit"]]
+                continue
+            raise PydanticCustomError("half_life", message, {"part": part, "name": part.partition("=")[0]})
         if len(half_lives) > MOST_HALF_LIVES:
             message = "{count} half-lives; name at most {most}"
             raise PydanticCustomError(

@@ -60,19 +60,22 @@ def marginal_relevance(
     return np.array(chosen, dtype=np.int64)
 
 
-_STRONGEST, MOST_COUNTED = 60.0, 1e38  # an exponent, and a score that float32 can have
+MOST_COUNTED = 1e38  # a score that float32 can have, and 1 over it
 
 
 def boosted_counts(
     counts: NDArray[np.int64] | NDArray[np.float64], boosts: NDArray[np.float32]
-) -> NDArray[np.float32]:
-    """The numbers of events [M] times e^boost, at most e^60: float32 [M].
+) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
+    """The numbers of events [M] times e^boost: their logarithms float64 [M], and float32 [M] up to 1e38.
 
     A boost adds to the logarithm of an item's probability by the softmax of the scores, so the probability by
-    popularity, which is in proportion to the number of events, is multiplied.
+    popularity, which is in proportion to the number of events, is multiplied. The logarithms are the order:
+    e^1000 is no float.
     """
-    factors = np.exp(np.clip(boosts, -_STRONGEST, _STRONGEST).astype(np.float64))
-    return np.minimum(counts * factors, MOST_COUNTED).astype(np.float32)
+    with np.errstate(divide="ignore"):  # -inf for no event
+        logarithms = np.log(counts.astype(np.float64)) + boosts.astype(np.float64)
+    bounded = np.clip(np.exp(np.clip(logarithms, -700.0, 700.0)), 1.0 / MOST_COUNTED, MOST_COUNTED)
+    return logarithms, np.where(counts > 0, bounded, 0.0).astype(np.float32)
 
 
 class Cap:
@@ -288,8 +291,9 @@ class Retriever:
             rows = np.arange(len(self.planner)) if allowed is None else allowed.rows
             rows = rows[~np.isin(rows, out)]
             plan = Plan("popularity", None if allowed is None else allowed.count, len(rows))
-            scores = boosted_counts(self._bundle.popularity[rows], boosts[rows])
-            return Ranking(*ordered(rows, scores, k), plan)
+            logarithms, scores = boosted_counts(self._bundle.popularity[rows], boosts[rows])
+            order = np.lexsort((rows, -logarithms))[:k]
+            return Ranking(rows[order], scores[order], plan)
         looked = k + len(out)
         while True:
             candidates = self._by_popularity[:looked]

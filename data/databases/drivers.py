@@ -16,6 +16,7 @@ from turret.data.extras import install_command
 
 PIECE = 1 << 17  # rows of a batch
 _CONNECT_SECONDS = 10
+_NO_SELECT = "it gives no rows, as it is no single select"
 _UUID = r"^(.{8})(.{4})(.{4})(.{4})(.{12})$"
 
 
@@ -35,7 +36,7 @@ def _driver(name: str, database: Database) -> Any:
 def _columns(names: Sequence[str]) -> list[str]:
     repeated = sorted({name for name in names if names.count(name) > 1})
     if not names:
-        raise SourceError("it gives no rows, as it is no select")
+        raise SourceError(_NO_SELECT)
     if repeated:
         raise SourceError(f"it has two columns {repeated[0]!r}; give one another name by AS")
     return [*names]
@@ -60,10 +61,15 @@ def read_sqlite(database: Database, query: str) -> Iterator[pl.DataFrame]:
 
 def read_duckdb(database: Database, query: str) -> Iterator[pl.DataFrame]:
     """Yield the result of a query on a DuckDB file."""
-    with closing(_driver("duckdb", database).connect(database.place, read_only=True)) as connection:
+    duckdb = _driver("duckdb", database)
+    with closing(duckdb.connect(database.place, read_only=True)) as connection:
         connection.execute("set timezone = 'UTC'")
+        # A read-only database still writes files by COPY, and of several statements only the last is read.
+        kinds = [statement.type for statement in connection.extract_statements(query)]
+        if kinds != [duckdb.StatementType.SELECT]:
+            raise SourceError(_NO_SELECT)
         result = connection.sql(query)
-        _columns([] if result is None else result.columns)
+        _columns(result.columns)
         yield from _arrow_batches(result.to_arrow_reader(PIECE))
 
 

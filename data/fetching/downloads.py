@@ -7,9 +7,9 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from http.client import HTTPMessage
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from turret.data.errors import FetchError
 from turret.data.progress import progress
@@ -25,7 +25,19 @@ MOST_SECONDS = 3600.0
 
 def is_web(url: str) -> bool:
     """Tell whether a URL is one of the web, and of no object store."""
-    return urlsplit(url).scheme.lower() in ("http", "https")
+    return url.partition("://")[0].lower() in ("http", "https")
+
+
+def file_name(url: str) -> str:
+    """Return the name of the file at a URL, by which its form is known. Raises FetchError for no address."""
+    return PurePosixPath(_parts(url).path).name or "file"
+
+
+def _parts(url: str) -> SplitResult:
+    try:
+        return urlsplit(url)
+    except ValueError as error:
+        raise FetchError(f"{url} is no address of the web ({error}); check it") from None
 
 
 def download(url: str, path: Path) -> None:
@@ -63,7 +75,7 @@ def reason_of(error: Exception) -> str:
     """Return the reason of an error of NETWORK; the text of a ValueError may have a part of a password."""
     if isinstance(error, urllib.error.HTTPError):
         error.close()
-    return type(error).__name__ if isinstance(error, ValueError) else str(error)
+    return type(error).__name__ if isinstance(error, ValueError) else " ".join(str(error).split())
 
 
 def _length(headers: Mapping[str, str]) -> int | None:
@@ -73,7 +85,9 @@ def _length(headers: Mapping[str, str]) -> int | None:
 
 def _refuse_plain(url: str) -> None:
     """Raise FetchError for an address whose content others could change on the way."""
-    parts = urlsplit(url)
+    parts = _parts(url)
+    if parts.username is not None:
+        raise FetchError(f"{url} has a user and a password, which are not sent; give it a token, or {_LOCAL}")
     if parts.scheme.lower() == "https" or (parts.scheme.lower() == "http" and _is_here(parts.hostname or "")):
         return
     raise FetchError(f"{url} is not encrypted; use https://, or http:// of this machine")

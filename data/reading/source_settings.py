@@ -198,10 +198,11 @@ def files_of_sources(texts: Sequence[object]) -> dict[str, str]:
 
 def refuse_unknown_sources(files: Mapping[str, str], names: Sequence[object]) -> None:
     """Raise ConfigurationError for a file by the name of a source that is none of `names`."""
+    entries = ", ".join("one without a name" if name is None else str(name) for name in names)
     if unknown := [name for name in files if name not in names]:
         raise ConfigurationError(
             f"--source {unknown[0]}:{files[unknown[0]]}: no entry of [[sources]] is called {unknown[0]!r}; "
-            f"the entries are {', '.join(map(str, names))}"
+            f"the entries are {entries}"
         )
 
 

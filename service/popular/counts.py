@@ -1,8 +1,9 @@
 """Counts of events that decay: half of each count is left after a half-life."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,19 +25,30 @@ class Popular(NamedTuple):
     """The ranking of a catalog by decayed counts: `rows` int64 [P], best first, with `sums` float64 [P].
 
     Rows from N on are fresh items. `total` is the sum over all items. A count at a time in ms since 1970 is
-    its sum x 2^(-(time - since) / half_life); a trend, which has no `half_life`, is its sum at all times.
+    its sum x 2^(-(time - since) / half_life). A trend has shares as `sums`, which hold at all times, and the
+    sums of its items as `recent` float64 [P]. `tag` is that of the ranking in cursors.
     """
 
     rows: NDArray[np.int64]
     sums: NDArray[np.float64]
     total: float
     since: float
-    half_life: float | None
+    half_life: float
+    tag: str
+    recent: NDArray[np.float64] | None = None
 
     def at(self, time: float) -> float:
+        """The factor of `sums` that makes them counts, or shares, at a time."""
+        return 1.0 if self.recent is not None else self._decay(time)
+
+    def are_enough(self, time: float) -> NDArray[np.bool_]:
+        """The mask [P] of the items that are ranked at a time: a trend has `TREND_EVENTS` at least."""
+        if self.recent is None:
+            return np.ones(len(self.rows), dtype=np.bool_)
+        return self.recent * self._decay(time) >= TREND_EVENTS
+
+    def _decay(self, time: float) -> float:
         """The factor of a sum that makes it a count at a time, at most 2^100."""
-        if self.half_life is None:
-            return 1.0
         return float(2.0 ** min((self.since - time) / self.half_life, 100.0))
 
 
@@ -46,6 +58,11 @@ class Counted(NamedTuple):
     half_life: str
     kinds: tuple[str | None, ...]
     trend: bool = False
+
+    @property
+    def tag(self) -> str:
+        """Eight hexadecimal digits, by which a cursor knows its ranking."""
+        return f"{crc32(repr(tuple(self)).encode()):08x}"
 
 
 class _Ranked(NamedTuple):
@@ -78,12 +95,17 @@ class DecayedCounts:
         """The number of items that have been counted."""
         return len(self._slots)
 
-    def add(self, events: Sequence[Event | Arrival], kinds: Iterable[str], most: int, now: int) -> None:
-        """Count events; an event of a kind that is not among `kinds` counts as one without a kind.
+    def add(
+        self,
+        events: Sequence[Event | Arrival],
+        kinds: Mapping[str | None, str | None],
+        most: int,
+        now: int,
+    ) -> None:
+        """Count events under the kinds that `kinds` has for theirs, else as events without a kind.
 
         Beyond `most` items, the items with the lowest counts are dropped.
         """
-        known = set(kinds)
         self._now = now
         self._move()
         slots = np.array(
@@ -91,7 +113,7 @@ class DecayedCounts:
         )
         # A log that was loaded may have times in the future, whose weights no number holds.
         times = np.minimum(np.array([event.time for event in events], dtype=np.float64), now)
-        of_kinds = [event.kind if event.kind in known else None for event in events]
+        of_kinds = [kinds.get(event.kind) for event in events]
         for kind in set(of_kinds):
             sums = self._room(kind)
             chosen = np.array([other == kind for other in of_kinds])
@@ -103,12 +125,15 @@ class DecayedCounts:
         self._generation += 1
 
     def _move(self) -> None:
-        """Move sums that are far from their moment to the present one."""
+        """Move sums that are far from their moment to the present one.
+
+        After a clock that was ahead, they stay as they are: their events are as those of the future.
+        """
         for place, (name, half_life) in enumerate(self.half_lives.items()):
             moved = (self._now - self._since[name]) / half_life
-            if moved > _MOST_HALF_LIVES:
+            if abs(moved) > _MOST_HALF_LIVES:
                 for sums in self._sums.values():
-                    sums[place] *= 2.0**-moved
+                    sums[place] *= 2.0 ** -max(moved, 0.0)
                 self._since[name] = float(self._now)
 
     def _room(self, kind: str | None) -> NDArray[np.float64]:
@@ -141,7 +166,7 @@ class DecayedCounts:
         """The ranking of a catalog, computed once until the next `refresh`.
 
         A trend is the ranking by the share of an item among the events of the half-life, over that among
-        those of the longest half-life, of items with `TREND_EVENTS` at least.
+        those of the longest half-life; `Popular.are_enough` says which of its items have enough events.
         """
         ranked = self._ranked
         if ranked is None or ranked[0].bundle is not bundle or ranked[0].fresh is not fresh:
@@ -160,19 +185,18 @@ class DecayedCounts:
     def _rank(self, counted: Counted, bundle: Bundle, fresh: FreshItems) -> Popular:
         name, kinds, trend = counted
         rows = self._rows_of(bundle, fresh)
-        half_life, since = self.half_lives[name], self._since[name]
-        sums = self._total(name, kinds, len(rows))
+        recent = sums = self._total(name, kinds, len(rows))
         total = float(sums.sum())
-        is_ranked = (rows >= 0) & (sums > 0)
+        places = np.flatnonzero((rows >= 0) & (sums > 0))
         if trend:
             longest = max(self.half_lives, key=self.half_lives.__getitem__)
             long = self._total(longest, kinds, len(rows))
-            is_ranked &= sums * 2.0 ** ((since - self._now) / half_life) >= TREND_EVENTS
             shares = sums / (total or 1.0), long / (float(long.sum()) or 1.0)
             sums = np.divide(*shares, out=np.zeros_like(sums), where=shares[1] > 0)
-        places = np.flatnonzero(is_ranked)
         order = places[np.lexsort((rows[places], -sums[places]))]
-        return Popular(rows[order], sums[order], total, since, None if trend else half_life)
+        half_life, since = self.half_lives[name], self._since[name]
+        popular = Popular(rows[order], sums[order], total, since, half_life, counted.tag)
+        return popular._replace(recent=recent[order]) if trend else popular
 
     def _total(self, name: str, kinds: Sequence[str | None], count: int) -> NDArray[np.float64]:
         total, place = np.zeros(count), [*self.half_lives].index(name)

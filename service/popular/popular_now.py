@@ -22,6 +22,7 @@ _HALF_LIVES = 20
 ENOUGH = 100.0
 _LAST = 2**62  # ms since 1970
 _PORTION = 1_000  # events that are counted in one turn of the event loop: a millisecond
+Kinds = Mapping[str | None, str | None]  # the kinds under which events count, by their own
 _log = logging.getLogger("turret.popular")
 
 
@@ -46,7 +47,7 @@ class PopularNow:
         self._holder = holder
         self._clock = clock
         self._position = ""
-        self._kinds: frozenset[str] = frozenset()
+        self._kinds: Kinds = {}
 
     async def follow(self) -> None:
         """Count the events of the store, the stored ones and all that come, until the service ends."""
@@ -113,16 +114,20 @@ class PopularNow:
             counts.add(events[start : start + _PORTION], self._kinds, most, self._clock())
             await asyncio.sleep(0)
 
-    def _kinds_of_live(self) -> frozenset[str]:
-        return frozenset(self._holder.live.bundle.manifest.kinds if self._holder.version else ())
+    def _kinds_of_live(self) -> Kinds:
+        """The kinds of the live version by themselves, and that of events without one."""
+        if not self._holder.version:
+            return {}
+        manifest = self._holder.live.bundle.manifest
+        return {None: manifest.default_kind, **{name: name for name in manifest.kinds}}
 
     def wanted(
         self, half_life: str | None, kinds: Sequence[str] | None, trend: bool, version: Manifest
     ) -> Counted:
         """The counts that a request wants: by default of the shortest half-life, and of the kinds of targets.
 
-        Raises InvalidFieldError for a name that does not exist, ConflictError where nothing is counted, and
-        NotReadyError until the stored events are counted.
+        Raises InvalidFieldError for a name that does not exist and for a trend of the longest half-life,
+        ConflictError where nothing is counted, and NotReadyError until the stored events are counted.
         """
         if not self.half_lives or not self._store.lists_arrivals:
             reason = (
@@ -137,6 +142,12 @@ class PopularNow:
         if half_life is not None and half_life not in names:
             message = f"there is no such half-life; there are: {', '.join(names)}"
             raise InvalidFieldError("half_life", half_life, message)
+        if trend and (half_life or names[0]) == names[-1]:
+            shorter = ", ".join(names[:-1]) or "none; TURRET_POPULAR names them"
+            message = (
+                f"a trend compares a half-life with the longest one, {names[-1]}; shorter are: {shorter}"
+            )
+            raise InvalidFieldError("half_life", half_life or names[0], message)
         known = [name for name, kind in version.kinds.items() if kind.role != "ignored"]
         for place, kind in enumerate(kinds or ()):
             if kind not in known:
@@ -147,20 +158,27 @@ class PopularNow:
         chosen = tuple(dict.fromkeys(kinds or counted_kinds(version.kinds)))
         return Counted(half_life or names[0], chosen, trend)
 
-    def fallback(self, bundle: Bundle, fresh: FreshItems, time: float) -> Popular | None:
+    def fallback(
+        self, bundle: Bundle, fresh: FreshItems, time: float, tag: str | None = None
+    ) -> Popular | None:
         """The ranking for people without a known history: of the shortest half-life with enough events.
 
-        None where no half-life has them.
+        None where no half-life has them. A further page has the ranking of the first one, whose `tag` its
+        cursor has, "" for counts of the training.
         """
         counts = self.counts
         if counts is None or not len(counts):
             return None
-        kinds = counted_kinds(bundle.manifest.kinds)
-        for name in self._shortest_first:
-            popular = counts.ranked(Counted(name, kinds), bundle, fresh)
-            if popular.total * popular.at(time) >= ENOUGH:
+        for counted in self.fallbacks(bundle.manifest):
+            popular = counts.ranked(counted, bundle, fresh)
+            if popular.total * popular.at(time) >= ENOUGH if tag is None else counted.tag == tag:
                 return popular
         return None
+
+    def fallbacks(self, version: Manifest) -> list[Counted]:
+        """The rankings that people without a known history may get, in the order of their half-lives."""
+        kinds = counted_kinds(version.kinds)
+        return [Counted(name, kinds) for name in self._shortest_first]
 
 
 def counted_kinds(kinds: KindTable) -> tuple[str | None, ...]:

@@ -61,7 +61,8 @@ def answer_of(query: Query, ranking: Ranking, view: ItemView) -> Answer:
         # Without the time in their cursors, equal requests have equal answers but for the ids of these.
         is_timed = manifest.uses_times or (manifest.kinds and query.history_times is not None)
         until = query.until if query.is_stored or is_timed or query.popular is not None else 0
-        answer["cursor"] = Cursor(manifest.version, until, shown, *last, request.among).text()
+        counted = "" if query.popular is None else query.popular.tag
+        answer["cursor"] = Cursor(manifest.version, until, shown, *last, request.among, counted).text()
     return answer
 
 

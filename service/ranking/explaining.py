@@ -25,7 +25,7 @@ _DAY = 86_400.0
 
 
 def explain(view: ItemView, query: Query, ranking: Ranking, shorter: Mapping[int, Query]) -> dict[str, Any]:
-    """Describe the plan and, for an answer of the towers, the score of each item.
+    """Describe the plan and, for an answer of the towers, the score of each item; else its boosts, if any.
 
     `shorter` has the queries whose history lacks one item, by its row, with their vectors and bonuses.
     `pulled_by` lists the history items whose removal, one at a time, lowers the item's score most, with the
@@ -49,6 +49,16 @@ def explain(view: ItemView, query: Query, ranking: Ranking, shorter: Mapping[int
             matched = _matched(view, text, ranking.rows.tolist())
             for parts, item in zip(matched, explanation["items"], strict=True):
                 item["matched"] = parts
+    elif query.boosts is not None:
+        explanation["items"] = [
+            {
+                "id": view.id(row),
+                "score_parts": {"boosts": float(query.boosts[row])},
+                "pulled_by": [],
+                "boosts": _boosts(view, query, row),
+            }
+            for row in ranking.rows.tolist()
+        ]
     return explanation
 
 

@@ -94,6 +94,12 @@ def _check_page(query: Query, manifest: Manifest) -> None:
     if after is not None and after.among != among:
         message = f"this cursor is of an answer with among = {after.among}; send it with the same among"
         raise InvalidFieldError("cursor", after.text(), message)
+    if after is not None and query.popular_now is not None:
+        counted = query.popular_now.fallbacks(manifest) if query.counted is None else [query.counted]
+        tags = [each.tag for each in counted] + [""] * (query.counted is None)
+        if after.counted not in tags:
+            message = "this cursor is of another call, half_life, kinds or trend; send it with the same ones"
+            raise InvalidFieldError("cursor", after.text(), message)
     if refusal := refusal_of(among, manifest, query.request.exclude_seen):
         raise InvalidFieldError("among", among, refusal)
 

@@ -124,7 +124,8 @@ def _popular_of(query: Query, popular_now: PopularNow, view: ItemView) -> Popula
         return None if counts is None else counts.ranked(query.counted, view.bundle, view.fresh)
     if view.bundle.manifest.reads_queries:
         return None
-    return popular_now.fallback(view.bundle, view.fresh, query.request_time)
+    tag = None if query.after is None else query.after.counted
+    return popular_now.fallback(view.bundle, view.fresh, query.request_time, tag)
 
 
 def _most_popular(model: LoadedModel, fresh: FreshItems, query: Query, popular: Popular, k: int) -> Ranking:
@@ -133,7 +134,7 @@ def _most_popular(model: LoadedModel, fresh: FreshItems, query: Query, popular: 
     The score is the decayed count at the time of the request, or of the first page, and 0 without events.
     """
     rows, counts = popular.rows, popular.sums * popular.at(query.request_time)
-    keep = ~np.isin(rows, query.left_out)
+    keep = popular.are_enough(query.request_time) & ~np.isin(rows, query.left_out)
     is_fresh = rows >= fresh.first_row
     if query.allowed is not None:
         keep[~is_fresh] &= query.allowed.mask[rows[~is_fresh]]
@@ -141,9 +142,9 @@ def _most_popular(model: LoadedModel, fresh: FreshItems, query: Query, popular: 
         keep[is_fresh] &= fresh.fresh_allowed(query.filtering)[rows[is_fresh] - fresh.first_row]
     rows, counts = rows[keep], counts[keep]
     if query.boosts is not None:
-        counts = boosted_counts(counts, query.boosts[rows]).astype(np.float64)
-        order = np.argsort(-counts, kind="stable")
-        rows, counts = rows[order], counts[order]
+        logarithms, boosted = boosted_counts(counts, query.boosts[rows])
+        order = np.argsort(-logarithms, kind="stable")
+        rows, counts = rows[order], boosted[order].astype(np.float64)
     plan = Plan("popularity", None if query.allowed is None else query.allowed.count, len(popular.rows))
     ranking = Ranking(rows[:k], np.minimum(counts[:k], MOST_COUNTED).astype(np.float32), plan)
     if query.counted is not None or len(ranking.rows) == k:
@@ -330,9 +331,9 @@ def _pin_scores(rows: NDArray[np.int64], query: Query, view: ItemView) -> Scores
     if query.popular is not None:
         counted = dict(zip(query.popular.rows.tolist(), query.popular.sums.tolist(), strict=True))
         factor = query.popular.at(query.request_time)
-        return boosted_counts(np.array([factor * counted.get(row, 0.0) for row in rows.tolist()]), boosts)
+        return boosted_counts(np.array([factor * counted.get(row, 0.0) for row in rows.tolist()]), boosts)[1]
     counts = np.append(view.bundle.popularity, 0)[np.minimum(rows, view.fresh.first_row)]
-    return boosted_counts(counts, boosts)
+    return boosted_counts(counts, boosts)[1]
 
 
 def _pool(k: int) -> int:

@@ -31,7 +31,7 @@ _REMEDIES = {
     "string_type": "send a text",
     "string_too_short": "send a text that is not empty",
     "string_too_long": "this is too long; send at most {max_length:,} characters",
-    "too_short": "send a list that is not empty",
+    "too_short": "this is empty; send at least one entry",
     "too_long": "this is too long; send at most {max_length:,} entries",
     "int_type": "send a whole number",
     "int_parsing": "send a whole number",

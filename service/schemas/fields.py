@@ -262,8 +262,8 @@ Time = Annotated[int, PlainValidator(check_time), WithJsonSchema({"anyOf": _KIND
 # A cursor has the 32 bits of a finite float in hexadecimal: any exponent but the largest.
 _SCORE = r"[0-689a-e][0-9a-f]{7}|[7f][0-9a-e][0-9a-f]{6}|[7f]f[0-7][0-9a-f]{5}"
 _PLACE = "~-?[0-9a-f]{1,13}~[0-9a-f]{1,7}~[0-9a-f]{1,7}"
-CURSOR_PATTERN = rf"^[A-Za-z0-9_-][A-Za-z0-9._-]{{0,63}}{_PLACE}~({_SCORE})(~new|~again)?$"
-CURSOR_LENGTH = 64 + 1 + 14 + 1 + 7 + 1 + 7 + 1 + 8 + 6
+CURSOR_PATTERN = rf"^[A-Za-z0-9_-][A-Za-z0-9._-]{{0,63}}{_PLACE}~({_SCORE})(~new|~again)?(~[0-9a-f]{{8}})?$"
+CURSOR_LENGTH = 64 + 1 + 14 + 1 + 7 + 1 + 7 + 1 + 8 + 6 + 9
 
 
 class Cursor(NamedTuple):
@@ -271,7 +271,7 @@ class Cursor(NamedTuple):
 
     `until`: the time when the first page was requested, in milliseconds since 1970; later events of the user
     don't change the following pages. `shown`: the number of items on the pages so far. `among`: the slot that
-    the request names.
+    the request names. `counted`: the tag of the decayed counts that ranked the page, "" for none.
     """
 
     version: str
@@ -280,20 +280,23 @@ class Cursor(NamedTuple):
     score: float
     row: int
     among: Slot = "all"
+    counted: str = ""
 
     def text(self) -> str:
         """Format the cursor in URL-safe characters that match `CURSOR_PATTERN`."""
         score = struct.pack(">f", self.score).hex()
-        among = "" if self.among == "all" else f"~{self.among}"
-        return f"{self.version}~{self.until:x}~{self.shown:x}~{self.row:x}~{score}{among}"
+        place = f"{self.version}~{self.until:x}~{self.shown:x}~{self.row:x}~{score}"
+        return "~".join(
+            [place, *([] if self.among == "all" else [self.among]), *filter(None, [self.counted])]
+        )
 
 
 def read_cursor(text: str) -> Cursor:
     """Parse the text of a cursor, which matches `CURSOR_PATTERN`."""
     version, until, shown, row, score, *rest = text.split("~")
-    among: Any = rest[0] if rest else "all"
+    among: Any = rest.pop(0) if rest and rest[0] in ("new", "again") else "all"
     (last,) = struct.unpack(">f", bytes.fromhex(score))
-    return Cursor(version, int(until, 16), int(shown, 16), last, int(row, 16), among)
+    return Cursor(version, int(until, 16), int(shown, 16), last, int(row, 16), among, *rest)
 
 
 CursorText = Annotated[str, Field(min_length=1, max_length=CURSOR_LENGTH, pattern=CURSOR_PATTERN)]

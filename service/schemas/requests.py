@@ -237,11 +237,19 @@ class PopularRequest(RankingRequest):
     Each event counts half as much after the `half_life` of this name (TURRET_POPULAR), by default the
     shortest. `kinds` are the kinds of events that count, by default those of targets. `trend` ranks by the
     share of an item among the events of the half-life over that among those of the longest one: what rises.
+    There is no `min_score`, as the scores are counts.
     """
 
     half_life: str | None = Field(default=None, min_length=1, max_length=32)
     kinds: list[str] | None = Field(default=None, min_length=1, max_length=KINDS, fail_fast=True)
     trend: bool = False
+
+    @field_validator("min_score")
+    @classmethod
+    def _has_no_least_score(cls, least: float | None) -> float | None:
+        if least is not None:
+            raise PydanticCustomError("min_score", "the scores are counts of events here; leave this out")
+        return least
 
     def as_recommendation(self) -> RecommendRequest:
         """The request that the ranking reads: one without a history."""

@@ -184,6 +184,26 @@ def test_odd_values_become_those_of_a_file(sqlite: Callable[[str], Path], tmp_pa
     assert "9007199254740993" in data.users.all_ids
 
 
+@pytest.mark.parametrize(
+    "query", ["copy one to 'leak.csv'", "select 1; select 2", "create table two(a int)", "-- nothing", ""]
+)
+def test_a_query_on_duckdb_is_a_single_select(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    """A session that is read-only would still write files."""
+    require("sql")
+    monkeypatch.chdir(tmp_path)
+    with closing(connect("duckdb", tmp_path / "shop.duckdb")) as connection:
+        connection.execute("create table one as select 1 as a")
+    database = Database("duckdb", "shop.duckdb", "shop.duckdb")
+    with pytest.raises(SourceError, match="it gives no rows, as it is no single select"):
+        write_result(database, "events", query, tmp_path / "events.parquet")
+    assert [path.name for path in tmp_path.iterdir()] == ["shop.duckdb"]
+    for select in ("from one", "with two as (from one) select * from two -- two;", "(select a from one);"):
+        write_result(database, "events", select, tmp_path / "events.parquet")
+        assert pl.read_parquet(tmp_path / "events.parquet").rows() == [(1,)]
+
+
 def test_types_of_duckdb_keep_their_values(tmp_path: Path) -> None:
     require("sql")
     with closing(connect("duckdb", tmp_path / "shop.duckdb")) as connection:
@@ -240,7 +260,7 @@ def test_batches_of_other_types_are_one_column(
         ("select customer from nowhere", ["nowhere", "check the query of --sql"]),
         ("select price from orders", ["price"]),
         ("select 1 as a, 2 as a", ["two columns 'a'; give one another name by AS"]),
-        ("", ["gives no rows, as it is no select"]),
+        ("", ["gives no rows, as it is no single select"]),
         (
             "select * from orders where 1 = 0",
             ["the query of --sql on ", "gives no rows; check its conditions"],

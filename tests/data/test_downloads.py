@@ -1,5 +1,6 @@
 """Files of the web: a nightly catalog by its URL, with bounds and sentences."""
 
+import http.client
 import urllib.request
 from collections.abc import Iterator
 from http.client import HTTPMessage
@@ -14,6 +15,7 @@ from tests.data.conftest import prepare_as
 from turret.data.errors import FetchError
 from turret.data.fetching import downloads
 from turret.data.fetching.downloads import download
+from turret.data.object_stores import local_copies
 from turret.data.prepared import PreparedData
 from turret.data.preparing.append import append
 
@@ -125,3 +127,21 @@ def test_an_address_that_is_not_encrypted_is_refused(host: str, tmp_path: Path) 
     with pytest.raises(FetchError, match="is not encrypted"):
         handler.redirect_request(request, BytesIO(), 302, "Found", HTTPMessage(), address)
     assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("https://[::1/items.csv?token=hidden", "is no address of the web"),
+        ("https://shop:hidden@shop.example/items.csv", "has a user and a password, which are not sent"),
+    ],
+)
+def test_an_address_that_is_none_is_refused_without_its_secret(tmp_path: Path, url: str, words: str) -> None:
+    with pytest.raises(FetchError, match=words) as refusal, local_copies([url], tmp_path / "prepared"):
+        pass
+    assert "hidden" not in str(refusal.value)
+    assert not any(tmp_path.iterdir())
+
+
+def test_an_error_of_several_lines_is_one() -> None:
+    assert downloads.reason_of(http.client.BadStatusLine("a\r\n b")) == "a b"

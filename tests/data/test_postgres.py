@@ -116,7 +116,7 @@ def test_orders_of_a_server_are_prepared_and_those_of_the_next_days_appended(
     [
         ("delete from orders", "cannot execute DELETE in a read-only transaction"),
         ("create temp table own as select 1", "cannot execute CREATE TABLE AS in a read-only transaction"),
-        ("set work_mem = '1GB'", "gives no rows, as it is no select"),
+        ("set work_mem = '1GB'", "gives no rows, as it is no single select"),
         ("select nothing from orders", 'column "nothing" does not exist'),
         ("select 1; select 2", "cannot insert multiple commands"),
         ("select 1 / (n - 5) as user_id from generate_series(1, 9) as n", "division by zero"),

@@ -281,3 +281,8 @@ def a_killed_read_leaves_its_files_beside_the_data(original: Any, *given: Any) -
 @planted("data.databases.results:with_since", "data/test_databases.py")
 def every_appended_query_reads_the_whole_table(original: Any, query: Any, since: Any) -> Any:
     return original(query, None)
+
+
+@planted("data.databases.addresses:text_of", "data/test_databases.py")
+def a_sentence_about_a_database_shows_its_password(original: Any, place: Any) -> str:
+    return str(place)

@@ -46,3 +46,18 @@ def items_of_the_history_are_in_lists_of_one_product(
 ) -> Any:
     nothing = encoded.out._replace(owners=encoded.out.owners[:0], rows=encoded.out.rows[:0])
     return original(self, count, encoded._replace(out=nothing))
+
+
+@planted("scoring.parts:Parts.has_any", "turret/test_scoring.py")
+def a_refused_run_binds_the_next_one(original: Any, self: Any) -> bool:
+    return bool((self.folder / "run.json").exists())
+
+
+@planted("scoring.users:refuse_repeated", "turret/test_scoring.py")
+def a_user_of_two_rows_is_listed_twice(original: Any, path: Any) -> None:
+    return None
+
+
+@planted("scoring.shared_search:are_shared", "turret/test_scoring.py")
+def conditions_of_some_users_are_those_of_all(original: Any, query: Any, rules: Any, view: Any) -> bool:
+    return True

@@ -189,6 +189,47 @@ def a_rule_has_no_end(original: Any, self: Any, name: Any, time: Any, user: Any)
     return original(self.model_copy(update={"until": None}), name, time, user)
 
 
+@planted("service.versions.record:RuleSet.fault", "service/test_http_rules.py", "service/test_http_boosts.py")
+def a_rule_is_refused_when_it_is_used(original: Any, self: Any, catalog: Any) -> None:
+    return None
+
+
+@planted("tower.retrieval:Retriever.nearest", "service/test_http_boosts.py")
+def a_boost_reaches_the_best_items_of_the_index_alone(
+    original: Any, self: Any, vector: Any, k: Any, *given: Any
+) -> Any:
+    boosts = given[4] if len(given) > 4 else None
+    if boosts is None:
+        return original(self, vector, k, *given)
+    best = original(self, vector, k, *given[:4])
+    scores = best.scores + boosts[best.rows]
+    order = (-scores).argsort(kind="stable")
+    return best._replace(rows=best.rows[order], scores=scores[order])
+
+
+@planted("service.popular.popular_now:PopularNow.advance", "service/test_popular.py")
+async def a_worker_counts_the_events_of_its_start_alone(original: Any, self: Any) -> None:
+    if self.counts is None:
+        await original(self)
+
+
+@planted("service.popular.popular_now:PopularNow.fallback", "service/test_popular.py")
+def the_next_page_of_a_stranger_is_of_other_counts(
+    original: Any, self: Any, bundle: Any, fresh: Any, time: Any, tag: Any = None
+) -> Any:
+    return original(self, bundle, fresh, time)
+
+
+@planted("service.popular.counts:Popular.are_enough", "service/test_popular.py")
+def a_trend_of_one_click(original: Any, self: Any, time: Any) -> Any:
+    return self.rows >= 0
+
+
+@planted("service.popular.popular_now:PopularNow._kinds_of_live", "service/test_popular.py")
+def events_without_a_kind_are_of_no_kind(original: Any, self: Any) -> Any:
+    return {**original(self), None: None}
+
+
 @planted("service.popular.counts:DecayedCounts._move", "service/test_popular.py")
 def old_counts_overflow(original: Any, self: Any) -> None:
     pass

@@ -260,11 +260,6 @@ def an_interval_reads_the_values_of_the_users_alone(
     return values.mean() - half_width, values.mean() + half_width
 
 
-@planted("training.baselines.registry:fit_recent", "training/test_kinds.py")
-def recent_popularity_counts_signals(original: Any, data: Any, until: Any) -> Any:
-    return original(replace(data, kinds=None), until)
-
-
 @planted("training.used_items:first_uses", "training/test_kinds.py")
 def every_use_is_a_target_of_the_towers(original: Any, data: Any) -> Any:
     return np.ones_like(original(data))

@@ -20,6 +20,7 @@ from tests.support.service_app import ADMIN, activate, ids, post_events, recomme
 from tests.support.service_process import Process, Start
 from tests.support.until import until
 from turret.data.kinds import Kind
+from turret.service.errors import ServiceError
 from turret.service.overlay.fresh import empty_overlay
 from turret.service.popular.counts import Counted, DecayedCounts
 from turret.service.popular.popular_now import ENOUGH, PopularNow
@@ -63,9 +64,9 @@ def test_counts_are_those_of_each_event_alone(
     """Also after 10,000 half-lives without an event, where a sum of float64 would overflow."""
     counts, fresh = DecayedCounts(HALF_LIVES, NOW - 40 * DAY), empty_overlay(live.bundle)
     for part in range(parts):
-        counts.add(arrivals(events[part::parts]), (), 1_000_000, NOW)
+        counts.add(arrivals(events[part::parts]), {}, 1_000_000, NOW)
     last = (101, NOW + later)
-    counts.add(arrivals([last]), (), 1_000_000, NOW + later)
+    counts.add(arrivals([last]), {}, 1_000_000, NOW + later)
     # An event of the future counts as one of the moment at which it is counted.
     sent = [*((item, min(time, NOW)) for item, time in events), last]
     known = [event for event in sent if 100 <= event[0] < 160]
@@ -81,9 +82,9 @@ def test_counts_are_those_of_each_event_alone(
 
 def test_the_least_counted_items_make_room(live: LoadedModel) -> None:
     counts, fresh = DecayedCounts(HALF_LIVES, NOW), empty_overlay(live.bundle)
-    counts.add(arrivals([(100, NOW)] * 5 + [(101, NOW)] * 3), (), 40, NOW)
+    counts.add(arrivals([(100, NOW)] * 5 + [(101, NOW)] * 3), {}, 40, NOW)
     for item in range(1_000, 1_200):
-        counts.add(arrivals([(item, NOW)]), (), 40, NOW)
+        counts.add(arrivals([(item, NOW)]), {}, 40, NOW)
     popular = counts.ranked(Counted("hour", (None,)), live.bundle, fresh)
     assert dict(zip(popular.rows.tolist(), popular.sums.tolist(), strict=True)) == {0: 5.0, 1: 3.0}
     assert len(counts._slots) <= 40
@@ -92,7 +93,7 @@ def test_the_least_counted_items_make_room(live: LoadedModel) -> None:
 def test_an_event_of_the_future_counts_as_one_of_now(live: LoadedModel) -> None:
     """`turret history load` takes any time; 2^(years / 15 minutes) is no number."""
     counts, fresh = DecayedCounts({"quarter": 900_000.0}, NOW), empty_overlay(live.bundle)
-    counts.add(arrivals([(100, NOW + 10_000 * DAY), (101, NOW), (100, 2**53)]), (), 10**6, NOW)
+    counts.add(arrivals([(100, NOW + 10_000 * DAY), (101, NOW), (100, 2**53)]), {}, 10**6, NOW)
     popular = counts.ranked(Counted("quarter", (None,)), live.bundle, fresh)
     assert dict(zip((popular.rows + 100).tolist(), popular.sums.tolist(), strict=True)) == {
         100: 2.0,
@@ -103,11 +104,37 @@ def test_an_event_of_the_future_counts_as_one_of_now(live: LoadedModel) -> None:
 def test_what_rises_has_a_floor_of_events(live: LoadedModel) -> None:
     counts, fresh = DecayedCounts(HALF_LIVES, NOW), empty_overlay(live.bundle)
     old = [(100, NOW - 3 * DAY)] * 200
-    counts.add(arrivals([*old, *[(100, NOW)] * 20, *[(101, NOW)] * 10, (102, NOW)]), (), 10**6, NOW)
+    counts.add(arrivals([*old, *[(100, NOW)] * 20, *[(101, NOW)] * 10, (102, NOW)]), {}, 10**6, NOW)
     popular = counts.ranked(Counted("hour", (None,)), live.bundle, fresh)
     assert (popular.rows[:3] + 100).tolist() == [100, 101, 102]
     rising = counts.ranked(Counted("hour", (None,), trend=True), live.bundle, fresh)
-    assert (rising.rows + 100).tolist() == [101, 100]  # one click of 102 makes no trend
+    assert (rising.rows + 100)[rising.are_enough(NOW)].tolist() == [101, 100]  # one click of 102 is none
+    # Without a later event the ranking stays, and the events are too few an hour later.
+    assert (rising.rows + 100)[rising.are_enough(NOW + 1.5 * HOUR)].tolist() == [100]
+    assert not rising.are_enough(NOW + DAY).any()
+
+
+def test_a_clock_that_was_ahead_for_a_moment_leaves_later_events_counted(live: LoadedModel) -> None:
+    """Else the events of the right time would weigh 2^-8760 until the process ends."""
+    counts, fresh = DecayedCounts(HALF_LIVES, NOW), empty_overlay(live.bundle)
+    counts.add(arrivals([(100, NOW)]), {}, 10**6, NOW)
+    counts.add(arrivals([(101, NOW + 365 * DAY)]), {}, 10**6, NOW + 365 * DAY)
+    counts.add(arrivals([(102, NOW)] * 7), {}, 10**6, NOW)
+    popular = counts.ranked(Counted("hour", (None,)), live.bundle, fresh)
+    now = dict(zip((popular.rows + 100).tolist(), (popular.sums * popular.at(NOW)).tolist(), strict=True))
+    assert (now[102], now[101]) == (7.0, 1.0)
+
+
+def test_an_event_without_a_kind_counts_as_one_of_the_default_kind(live: LoadedModel) -> None:
+    counts, fresh = DecayedCounts(HALF_LIVES, NOW), empty_overlay(live.bundle)
+    kinds = {None: "buy", "buy": "buy", "view": "view"}
+    for kind in (None, "buy", "view", "of another version"):
+        counts.add(arrivals([(100, NOW)], kind), kinds, 10**6, NOW)
+    sums = {
+        kind: counts.ranked(Counted("hour", (kind,)), live.bundle, fresh).sums.tolist()
+        for kind in ("buy", "view", None)
+    }
+    assert sums == {"buy": [2.0], "view": [1.0], None: [1.0]}
 
 
 # --- From the store
@@ -222,6 +249,17 @@ def sent(client: TestClient, item: int, count: int, kind: str = "buy", **more: A
     post_events(client, *events)
 
 
+def test_stored_events_without_a_kind_are_of_the_default_kind(tmp_path: Path) -> None:
+    kinds = {"buy": Kind(), "view": Kind(role="signal")}
+    publish(tmp_path, contents("v1", kinds=kinds, default_kind="buy"))
+    with serving(tmp_path) as client:
+        activate(client, "v1")
+        post_events(client, {"event_id": 1, "user_id": 1, "item_id": 120})
+        sent(client, 121, 1, "view")
+        until(lambda: counted(client, kinds=["view"]) == [121], "the events are counted")
+        assert counted(client) == [120]
+
+
 def test_strangers_get_what_is_popular_now_where_there_are_enough_events(shop: TestClient) -> None:
     trained = ids(recommended(shop, k=60))
     sent(shop, 155, int(ENOUGH) - 2)
@@ -244,6 +282,57 @@ def test_strangers_get_what_is_popular_now_where_there_are_enough_events(shop: T
     filtered = recommended(shop, k=3, filter={"price": {"equals": 1}})
     assert ids(filtered)[0] == 121
     assert len(ids(filtered)) == 3
+
+
+def test_a_further_page_has_the_ranking_of_the_first_one(shop: TestClient) -> None:
+    """Of a stranger whose first page was of the training while events were too few, and of the call."""
+    trained = ids(recommended(shop, k=60))
+    first = recommended(shop, k=5)
+    sent(shop, 155, int(ENOUGH) + 5)
+    until(lambda: counted(shop) == [155], "the events are counted")
+    second = recommended(shop, k=5, cursor=first["cursor"])
+    assert ids(first) + ids(second) == trained[:10]
+    now = recommended(shop, k=5)
+    assert ids(now)[0] == 155
+    sent(shop, 140, 2)
+    until(lambda: counted(shop) == [155, 140], "the events are counted")
+    page = shop.post("/v1/popular", json={"k": 1}).json()
+    of_views = shop.post("/v1/popular", json={"k": 1, "kinds": ["view", "buy"]}).json()
+    wrong: list[tuple[str, dict[str, Any], Any]] = [
+        ("popular", {"kinds": ["view"]}, page),
+        ("popular", {"half_life": "week"}, page),
+        ("popular", {}, first),
+        ("recommend", {}, of_views),
+    ]
+    for call, body, of in wrong:
+        answer = shop.post(f"/v1/{call}", json={**body, "cursor": of["cursor"]})
+        assert (answer.status_code, answer.json()["error"]["field"]) == (422, "cursor"), answer.text
+    assert ids(shop.post("/v1/popular", json={"k": 1, "cursor": page["cursor"]}).json()) == [140]
+
+
+def test_boosts_beyond_any_float_are_in_their_order(shop: TestClient) -> None:
+    """A boost of 1,000 is above one of 100 whatever the counts; the explanation names both."""
+    sent(shop, 101, 50)
+    sent(shop, 102, 2)
+    until(lambda: counted(shop) == [101, 102], "the events are counted")
+    boost = [{"filter": {"price": {"equals": price}}, "by": by} for price, by in ((1, 100), (2, 1_000))]
+    body = {"boost": boost, "explain": True}
+    answer = shop.post("/v1/popular", json=body).json()
+    assert ids(answer) == [102, 101]
+    explained = answer["explanation"]["items"]
+    assert [item["boosts"] for item in explained] == [
+        [{"rule": None, "by": 1000.0}],
+        [{"rule": None, "by": 100.0}],
+    ]
+    trained = recommended(shop, k=60, **body)
+    prices = [item["fields"]["price"] for item in trained["items"] if item["score"] > 0]
+    assert prices[: prices.count(2)] == [2] * prices.count(2)
+    assert prices[prices.count(2) :][: prices.count(1)] == [1] * prices.count(1)
+    pages, page = [], recommended(shop, k=7, boost=boost)
+    while "cursor" in page:
+        pages += ids(page)
+        page = recommended(shop, k=7, boost=boost, cursor=page["cursor"])
+    assert pages + ids(page) == ids(trained)
 
 
 @pytest.mark.parametrize("at", ["0001-01-01", "1970-01-01", "2020-01-01", "9999-12-31"])
@@ -288,6 +377,8 @@ def test_the_call_takes_the_conditions_of_an_answer(shop: TestClient) -> None:
         ({"kinds": []}, "kinds", ""),
         ({"half_life": 5}, "half_life", ""),
         ({"history": [101]}, "history", "unknown field"),
+        ({"trend": True, "half_life": "week"}, "half_life", "shorter are: quarter, hour"),
+        ({"min_score": 3}, "min_score", "the scores are counts of events here; leave this out"),
     ],
 )
 def test_what_makes_no_sense_is_refused(
@@ -307,11 +398,19 @@ def test_a_service_that_counts_nothing_says_so(bundles: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["hour", "hour=1", "hour=1h,hour=2h", "Hour=1h", "a=0h", "a=1y", "a=1h,b=1h,c=1h,d=1h,e=1h,f=1h"]
+    ("text", "words"),
+    [
+        *[(text, "names no half-life; write such as") for text in ("hour", "hour=1", "Hour=1h", "a=1y")],
+        ("a=0h", "names no half-life; write such as .*1 to 10,000 of s, m, h or d"),
+        ("hour=1h,hour=2h", "two half-lives are called hour; give each a name of its own"),
+        ("a=1h,b=1h,c=1h,d=1h,e=1h,f=1h", "6 half-lives; name at most 5"),
+    ],
 )
-def test_half_lives_are_refused_with_a_sentence(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def test_half_lives_are_refused_with_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, text: str, words: str
+) -> None:
     monkeypatch.setenv("TURRET_POPULAR", text)
-    with pytest.raises(Exception, match="half-li"):
+    with pytest.raises(ServiceError, match=words):
         read_settings()
 
 
