@@ -10,7 +10,7 @@ from turret.data.features.columns import Features
 from turret.tower.layers.packed import PackedHistories, gather_rows
 from turret.tower.towers.config import USER_TOWERS, TowerConfig
 from turret.tower.towers.item import ItemTower
-from turret.tower.towers.scoring import scored_items, scored_users
+from turret.tower.towers.scoring import fitting_vectors, scored_items, scored_users
 
 
 def in_chunks(compute: Callable[[Tensor], Tensor], rows: Tensor, size: int) -> Tensor:
@@ -122,7 +122,10 @@ class TwoTowers(nn.Module):
         return scored_items(in_chunks(self.item, rows, size), self.config.scoring)
 
     def user_vectors(self, histories: PackedHistories, vectors: Tensor) -> Tensor:
-        """Scored user vectors [B, D] of a packed batch whose item vectors are `vectors` [P, D]."""
+        """Scored user vectors of a packed batch whose item vectors are `vectors` [P, D].
+
+        They are [B, D], or [B, I, D] where `tower.user.interests` = I is above 1.
+        """
         if self.kinds is not None and histories.kinds is not None:
             vectors = self.kinds(vectors, histories.kinds)
         count, size = len(histories.starts), self.chunk_size
@@ -131,3 +134,15 @@ class TwoTowers(nn.Module):
         parts = (histories.part(slice(start, start + size)) for start in range(0, count, size))
         users = torch.cat([_again(self.user, part, vectors[events]) for part, events in parts])
         return scored_users(users, self.config.scoring)
+
+    def training_vectors(self, users: Tensor, targets: Tensor, groups: Tensor | None = None) -> Tensor:
+        """The vector [B, D] that trains each example, of several interests the one that fits its target.
+
+        `users` are those of `user_vectors`, `targets` [B, D] the scored vectors of the targets, and `groups`
+        int64 [B] has the user of each example, None for each its own.
+        """
+        if users.dim() == 2:
+            return users if groups is None else gather_rows(users, groups)
+        if groups is not None:
+            users = gather_rows(users.flatten(1), groups).view(-1, *users.shape[1:])
+        return fitting_vectors(users, targets, self.config.scoring, self.config.user.interest_power)

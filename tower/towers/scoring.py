@@ -6,6 +6,7 @@ from torch.nn.functional import normalize
 
 from turret.tower.config import ScoringConfig
 from turret.tower.kernels.elementwise import Normalize
+from turret.tower.layers.packed import step_at
 
 
 def scored_items(vectors: Tensor, scoring: ScoringConfig) -> Tensor:
@@ -37,7 +38,7 @@ def _scored(vectors: Tensor, last: Tensor | None, scoring: ScoringConfig) -> Ten
 
 
 def paired_scores(users: Tensor, items: Tensor, scoring: ScoringConfig) -> Tensor:
-    """The score of each user vector [B, D] with its own item vector [B, D]: [B]."""
+    """The score of each user vector [..., D] with its own item vector [..., D]: [...]."""
     return signed_or_absolute((users * items).sum(dim=-1) / scoring.temperature, scoring)
 
 
@@ -52,6 +53,31 @@ def cross_scores(users: Tensor, items: Tensor, scoring: ScoringConfig) -> Tensor
 def served_scores(users: Tensor, items: Tensor, scoring: ScoringConfig) -> Tensor:
     """The scores [U, N] of user vectors [U, D] with the catalog [N, D], by the service's own arithmetic."""
     return signed_or_absolute((users / scoring.temperature) @ items.T, scoring)
+
+
+def fitting_vectors(
+    interests: Tensor, items: Tensor, scoring: ScoringConfig, power: float | None = None
+) -> Tensor:
+    """The vector [B, D] of `interests` [B, I, D] that trains each example, by the target of `items` [B, D].
+
+    Without a power it is the interest with the highest score s_i of the target, which alone gets a gradient
+    (Cen et al. 2020, section 3.2). With a power p it is the mean of all under the weights softmax(s_i^p), the
+    label-aware attention of Li et al. 2019; the power of a negative score keeps its sign.
+    """
+    scores = paired_scores(interests, items.unsqueeze(1), scoring)
+    if power is None:
+        return step_at(interests, scores.argmax(dim=1))
+    weights = (scores.sign() * scores.abs() ** power).softmax(dim=1)
+    mixed: Tensor = torch.einsum("bi,bid->bd", weights, interests)
+    return mixed
+
+
+def best_scores(scores: Tensor) -> Tensor:
+    """The best of the scores [I, U, N] by each interest: [U, N], in the memory of the first ones."""
+    best = scores[0]
+    for other in scores[1:]:
+        torch.maximum(best, other, out=best)
+    return best
 
 
 def signed_or_absolute(scores: Tensor, scoring: ScoringConfig) -> Tensor:

@@ -1,6 +1,7 @@
 """A causal transformer over the history: SASRec (Kang & McAuley 2018), pre-norm and gated."""
 
 import math
+from dataclasses import replace
 from typing import Annotated, Literal, cast
 
 import torch
@@ -11,6 +12,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from turret.data.features.columns import Features
 from turret.tower.config import Rate, Width
 from turret.tower.kernels.elementwise import Dropout
+from turret.tower.layers.attention import AttentionPooling
 from turret.tower.layers.packed import PackedHistories, SegmentLayout, gather_rows, lay_out, step_at
 from turret.tower.times import UNKNOWN, WEEK
 from turret.tower.towers.user import (
@@ -200,10 +202,11 @@ class TransformerUserTower(UserTower):
 
     Positions count from the oldest item of the window. Examples of a batch whose windows begin at the same
     position share one segment, which passes the blocks once. With `times` each step reads the gap to the next
-    event and the time of that event, which it predicts.
+    event and the time of that event, which it predicts. With `interests` = I, I means of the steps by
+    attention are each added to the newest one.
     """
 
-    settings, reader = TransformerUserConfig, "output"
+    settings, reader, gives_interests = TransformerUserConfig, "output", True
 
     def __init__(self, config: TransformerUserConfig, dimension: int, prepared: Features) -> None:
         super().__init__(config, dimension, prepared)
@@ -212,6 +215,8 @@ class TransformerUserTower(UserTower):
         self.blocks = nn.ModuleList(Block(dimension, config) for _ in range(config.blocks))
         self.times = TimeLayer(dimension) if config.times else None
         self.dropout = Dropout(config.dropout)
+        count = config.interests
+        self.pooling = AttentionPooling(dimension, dimension, count) if count > 1 else None
         self.last = nn.LayerNorm(dimension)
         self.output: nn.Module = (
             nn.Linear(dimension + self.feature_width, dimension) if self.rows else nn.Identity()
@@ -227,11 +232,15 @@ class TransformerUserTower(UserTower):
         slots = self.dropout(slots)
         for block in self.blocks:
             slots = block(slots, layout)
-        features = self.rows(histories.users) if self.rows else None
-        return self._vectors(gather_rows(slots, layout.reads), features)
+        newest = gather_rows(slots, layout.reads)
+        if self.pooling is not None:
+            begins = layout.reads + 1 - (histories.ends - histories.starts)
+            windows = replace(histories, starts=begins, ends=layout.reads + 1)
+            newest = newest.unsqueeze(1) + self.pooling.packed(slots, windows)
+        return self._vectors(newest, self.rows(histories.users) if self.rows else None)
 
     def served(self, history: Tensor, length: Tensor, features: Inputs, times: TimeInputs = ()) -> Tensor:
-        """User vectors from the newest step, which alone passes the last block: other steps are not read."""
+        """User vectors from the newest step. Without interests it alone passes the last block."""
         last = length - 1
         if self.times is not None:
             history = history + self.times(*(times or [torch.full_like(history[..., 0], UNKNOWN)] * 2))
@@ -239,7 +248,12 @@ class TransformerUserTower(UserTower):
         *before, newest = cast(list[Block], list(self.blocks))
         for block in before:
             history = block.everywhere(history)
-        return self._vectors(newest.at(history, last), self.served_features(features))
+        if self.pooling is None:
+            steps = newest.at(history, last)
+        else:
+            history = newest.everywhere(history)
+            steps = step_at(history, last).unsqueeze(1) + self.pooling.padded(history, length)
+        return self._vectors(steps, self.served_features(features))
 
     def _times(
         self, layer: TimeLayer, histories: PackedHistories, layout: SegmentLayout
