@@ -11,7 +11,7 @@ from turret.data.errors import ConfigurationError
 from turret.data.files import ArrayFile, new_file, scratch_folder
 from turret.scoring.parts import polars_errors_told
 from turret.scoring.run import PART, Run, Users, write_tables
-from turret.scoring.scorer import Block, Scorer, id_column
+from turret.scoring.scorer import Block, Scorer, check_one_vector, id_column
 from turret.scoring.stored_users import OpenStore
 from turret.service.overlay.fresh import empty_overlay
 from turret.service.settings import read_settings
@@ -52,6 +52,8 @@ def write_vectors(bundle: Bundle, of: Of, target: Path, source: Users | None = N
         raise ConfigurationError(f"{target.parent} is no folder; make it, or name another file")
     if of == "users" and source is None:
         raise ConfigurationError("no users are named; add --data DIR, --store URL or --users FILE")
+    if of == "users":
+        check_one_vector(bundle, "a row of the file has one: ask POST /v1/vectors for those of a user")
     scoring, without = bundle.manifest.scoring, 0
     metadata = {"version": bundle.manifest.version, **scoring_of(scoring)}
     if target.suffix == ".parquet" and of == "users" and source is not None:
