@@ -215,7 +215,7 @@ class Retriever:
         excluded: Sequence[Rows],
         bonuses: Sequence[Bonus | None] | None = None,
     ) -> list[Ranking]:
-        """`nearest` for each of B users by `vectors` [B, D], in fewer calls of the index, or [B, V, D]."""
+        """`nearest` for each of B users by `vectors` [B, D] or [B, V, D], in fewer calls of the index."""
         bonuses = bonuses or [None] * len(ks)
         outs = [
             rows if bonus is None else np.concatenate([rows, bonus.rows])

@@ -15,6 +15,8 @@ import turret
 from tests.end_to_end.test_pipeline import answered, ranked_by_the_evaluator
 from tests.support.service_app import ids, recommended, serving
 from tests.support.trained import trained_shop
+from turret.activation.held_out import held_out
+from turret.activation.ranking import values_of_users
 from turret.data.errors import TurretError
 from turret.scoring.by_item import score_items
 from turret.scoring.run import Run as ScoringRun
@@ -27,6 +29,7 @@ from turret.service.ranking.query import NO_HISTORY, make_query
 from turret.service.schemas.requests import RecommendRequest
 from turret.service.versions.holder import LoadedModel
 from turret.tower.retrieval import Retriever
+from turret.training.evaluation.evaluation import TOWERS, evaluate_rankers
 from turret.training.run import Run
 
 INTERESTS = 3
@@ -90,6 +93,19 @@ def test_the_service_answers_what_the_evaluator_ranks(run: Run, client: TestClie
     """For 200 users the same ten items in order, one by one and in batches."""
     _, histories, expected = ranked_by_the_evaluator(run, trained_shop().data)
     assert answered(client, [{"history": history} for history in histories]) == expected
+
+
+def test_an_activation_measures_what_an_evaluation_measures(run: Run, bundles: Path) -> None:
+    """The metric by which a version is not worse than the live one, user by user."""
+    bundle, data = turret.load(bundles).bundle, trained_shop().data
+    rankers = {TOWERS: lambda: run.open_ranker(data, "test")}
+    _, evaluated = evaluate_rankers(rankers, data, "test", run.experiment.evaluation)
+    chosen = held_out(data, bundle.manifest, bundle.manifest)
+    assert data.users.ids(chosen.users) == evaluated.users
+    values = values_of_users(bundle, data, chosen, "ndcg@10")["ndcg@10"]
+    # Items that tie but for rounding may change places.
+    assert np.isclose(values, evaluated.values[TOWERS]["ndcg@10"]).mean() > 0.98
+    assert 0.0 < values.mean() < 1.0
 
 
 def test_every_condition_is_of_the_best_scores(

@@ -111,7 +111,7 @@ class PooledUserTower(UserTower):
             means = window_means(vectors, histories, 0.5 if self.config.pooling == "root" else 1.0)
         else:
             means = weighted_means(vectors, weights, histories)
-            means = means if self.attention else means[:, 0]
+            means = means[:, 0] if self.attention is None else means
         last = gather_rows(vectors, histories.ends - 1)
         features = self.rows(histories.users) if self.rows else None
         return self._vectors(means, last, features, histories.ages)

@@ -25,8 +25,8 @@ from a start that many examples share, so that one pass serves all of them; all 
 whole set; or none, for queries."""
 # In these contexts a history is a set, whose first event is a target like any other.
 SETS = ("leave_one_out", "full_set")
-# A request makes a search for each interest. Tempered cosines to this power fit into float32.
-MOST_INTERESTS, LARGEST_POWER = 32, 16.0
+# A request makes a search for each interest. Scores of up to 60,000 to this power fit into float32.
+MOST_INTERESTS, LARGEST_POWER = 32, 8.0
 
 
 class UserTowerSettings(Settings):
