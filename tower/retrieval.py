@@ -14,6 +14,7 @@ from turret.tower.index.index import Index, ordered
 from turret.tower.index.planner import Plan as Plan
 from turret.tower.index.planner import Planner
 from turret.tower.index.planner import Ranking as Ranking
+from turret.tower.index.planner import best_products as best_products
 from turret.tower.inference.encoder import Encoder, Kinds
 from turret.tower.repeats import Bonus, ItemUse
 from turret.tower.times import Times
@@ -158,8 +159,8 @@ class Retriever:
         `features` and `excluded` have one entry a history, and so have `times` and `kinds`, which say when
         its rows were used and the codes of their kinds, or None. An answer is shorter than `k` only if fewer
         items are left. Score: inner product of the user and the item vector / temperature, without its sign
-        where the scoring is absolute, plus the gain of items of the history by a repeat term. Raises
-        EncodingError as the encoder does.
+        where the scoring is absolute; the best of several interests; plus the gain of items of the history
+        by a repeat term. Raises EncodingError as the encoder does.
         """
         if not histories:
             return []
@@ -217,7 +218,7 @@ class Retriever:
         excluded: Sequence[Rows],
         bonuses: Sequence[Bonus | None] | None = None,
     ) -> list[Ranking]:
-        """`nearest` for each of B users with one vector, `vectors` [B, D], in fewer calls of the index."""
+        """`nearest` for each of B users by `vectors` [B, D] or [B, V, D], in fewer calls of the index."""
         bonuses = bonuses or [None] * len(ks)
         outs = [
             rows if bonus is None else np.concatenate([rows, bonus.rows])

@@ -77,8 +77,11 @@ def model_loss(objective: Objective, model: TwoTowers, batch: Batch, random: np.
     world = WORLD.get()
     if world.size > 1 and objective.sampler is not None and objective.sampler.draws_batch:
         gathered = _gathered(world, batch, positives)
+    users = model.user_vectors(windows, read)
+    if users.dim() == 3:  # the target chooses, so that examples of one user have different vectors
+        users, groups = model.training_vectors(users, positives, groups), None
     examples = Examples(
-        users=model.user_vectors(windows, read),
+        users=users,
         positives=targets,
         positive_vectors=positives,
         items=items,

@@ -15,6 +15,7 @@ from turret.service.observing.metrics import Metrics
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.golden import load_golden
 from turret.tower.errors import BundleError
+from turret.tower.retrieval import best_products
 
 RATE = 2.0  # samples of recall a second, at most
 _SHARE_OF_A_CORE = 0.05
@@ -32,9 +33,9 @@ Counts = dict[str, NDArray[np.float64]]
 class AnswerRecord(NamedTuple):
     """An answer of `rows` from `source` to a request of `requested` items.
 
-    `known` and `unknown` are the numbers of history items that the version has and lacks. `vector` [D] is the
-    user's if `rows` and `scores` are the index's result for it, without `excluded` rows and among the rows
-    that are `allowed` [N]; None if they were selected in any other way.
+    `known` and `unknown` are the numbers of history items that the version has and lacks. `vector` [D] or
+    [I, D] is the user's if `rows` and `scores` are the index's result for it, without `excluded` rows and
+    among the rows that are `allowed` [N]; None if they were selected in any other way.
     """
 
     source: str
@@ -98,9 +99,7 @@ def recall_of(bundle: Bundle, record: AnswerRecord) -> float | None:
     A row counts if its score reaches the k-th best score, so each of tied rows counts.
     """
     assert record.vector is not None
-    scores: NDArray[np.float32] = bundle.vectors @ record.vector
-    if bundle.manifest.scoring.absolute:
-        scores = np.abs(scores)
+    scores = best_products(bundle.vectors, record.vector, bundle.manifest.scoring.absolute)
     count = len(scores)
     result = record.rows[record.rows < count]
     slack = _ROUNDING * float(np.abs(scores).max())

@@ -7,9 +7,11 @@ from itertools import compress, islice
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from turret.data.features.texts import QUERY, grams
 from turret.data.kinds import read_kinds, target_codes
+from turret.data.vocabulary import Id
 from turret.service.ranking.item_view import ItemView
 from turret.service.ranking.query import Query
 from turret.service.ranking.searching import scores_by_towers, scores_of
@@ -31,7 +33,8 @@ def explain(view: ItemView, query: Query, ranking: Ranking, shorter: Mapping[int
     `pulled_by` lists the history items whose removal, one at a time, lowers the item's score most, with the
     change (leave-one-out). `matched` lists the words (each as "=word") and letter trigrams that the item's
     texts share with a query. `uses` says how often and when the history has the item itself, and `boosts`
-    which rules, or the request (null), have raised the score.
+    which rules, or the request (null), have raised the score. Of several interests of a user, `interest` is
+    the one with the item's score, as the items of the history that are closest to it.
     """
     explanation: dict[str, Any] = {"plan": ranking.plan._asdict()}
     if query.vector is not None:
@@ -40,7 +43,10 @@ def explain(view: ItemView, query: Query, ranking: Ranking, shorter: Mapping[int
             {"id": view.id(row), "score_parts": _parts(view, query, row), "pulled_by": pull}
             for row, pull in zip(ranking.rows.tolist(), pulls, strict=True)
         ]
+        interests = _interests(view, query)
         for row, item in zip(ranking.rows.tolist(), explanation["items"], strict=True):
+            if interests is not None:
+                item["interest"] = interests[_interest(view, query.vector, row)]
             if boosts := _boosts(view, query, row):
                 item["boosts"] = boosts
             if query.uses is not None and (uses := _uses(view, query.uses, row)):
@@ -114,12 +120,13 @@ def _parts(view: ItemView, query: Query, row: int) -> dict[str, float | bool]:
     """
     scoring, user, (item,) = view.bundle.manifest.scoring, query.vector, view.vectors(np.array([row]))
     assert user is not None
+    vector = user if user.ndim == 1 else user[_interest(view, user, row)]
     parts: dict[str, float | bool] = {
-        "inner_product": float(item @ user),
+        "inner_product": float(item @ vector),
         "temperature": scoring.temperature,
     }
     if scoring.item_bias:
-        parts["item_bias"] = float(item[-1] * user[-1])
+        parts["item_bias"] = float(item[-1] * vector[-1])
     if scoring.absolute:
         parts["without_sign"] = True
     if query.boosts is not None and query.boosts[row]:
@@ -129,6 +136,29 @@ def _parts(view: ItemView, query: Query, row: int) -> dict[str, float | bool]:
         parts["towers"] = float(by_towers[0])
         parts["repeat"] = float(query.bonus.gains(np.array([row]), by_towers)[0])
     return parts
+
+
+def _interest(view: ItemView, user: NDArray[np.float32], row: int) -> int:
+    """Which of the vectors [I, D] of a user gives an item its score."""
+    products = user @ view.vectors(np.array([row]))[0]
+    return int(np.argmax(np.abs(products) if view.bundle.manifest.scoring.absolute else products))
+
+
+def _interests(view: ItemView, query: Query) -> list[list[Id]] | None:
+    """For each interest, the items of the history that are closest to it by the cosine, closest first.
+
+    None for a user of one vector.
+    """
+    if query.vector is None or query.vector.ndim == 1:
+        return None
+    rows = np.unique(query.rows)
+    directions = view.directions(rows)
+    lengths = np.linalg.norm(directions, axis=1, keepdims=True)
+    cosines = (directions / np.maximum(lengths, np.finfo(np.float32).tiny)) @ (
+        query.vector[:, : directions.shape[1]].T
+    )
+    order = np.argsort(-cosines, axis=0, kind="stable")[:NAMED]
+    return [[view.id(row) for row in rows[places].tolist()] for places in order.T]
 
 
 def without_each(query: Query) -> dict[int, Query]:

@@ -86,7 +86,8 @@ class Query:
         popular: the ranking by decayed counts, if the query is answered by it.
         lacks_rules: whether the version can't apply a default rule.
         only: int64, the rows that are ranked; None for all.
-        vector: float32 [D], the user's; None if no item of the history, or no part of a search, is known.
+        vector: float32 [D], the user's, or [I, D] of several interests; None if no item of the history, or no
+            part of a search, is known.
         bonus: the gains of items of the history by the version's repeat term.
         left_out: the rows of the bundle that the index leaves out.
         allowed: the rows of the bundle that the index may return; None for all.

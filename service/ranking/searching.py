@@ -26,6 +26,7 @@ from turret.tower.retrieval import (
     Cap,
     Plan,
     Ranking,
+    best_products,
     boosted_counts,
     marginal_relevance,
 )
@@ -39,7 +40,8 @@ _FEW = 500
 
 def rank(queries: Sequence[Query], model: LoadedModel, view: ItemView) -> list[Ranking]:
     """The ranking of each query; queries without further conditions are searched for together."""
-    fresh, together = view.fresh, list[int]()
+    # Where users have several interests, a search for similar items has one vector all the same.
+    fresh, together, shape = view.fresh, list[int](), view.bundle.encoder.shape
     for position, query in enumerate(queries):
         query.left_out, query.allowed = query.excluded, None
         if query.vector is None and query.popular_now is not None:
@@ -53,7 +55,7 @@ def rank(queries: Sequence[Query], model: LoadedModel, view: ItemView) -> list[R
         if query.pins:
             _keep_pins(query, fresh)
         is_whole = query.allowed is None and query.only is None
-        if query.vector is not None and is_whole and query.is_plain:
+        if query.vector is not None and query.vector.shape == shape and is_whole and query.is_plain:
             together.append(position)
     batched: dict[int, Ranking] = {}
     if len(together) > 1 and not view.bundle.manifest.index.is_remote:
@@ -177,8 +179,7 @@ def fresh_nearest(model: LoadedModel, fresh: FreshItems, query: Query, k: int) -
 
 def scores_by_towers(scoring: ScoringConfig, user: Scores, vectors: Scores) -> Scores:
     """The scores [K] of item vectors [K, D] for a user's [D], computed as by `tower.retrieval.Retriever`."""
-    products = vectors @ user
-    return (np.abs(products) if scoring.absolute else products) / np.float32(scoring.temperature)
+    return best_products(vectors, user, scoring.absolute) / np.float32(scoring.temperature)
 
 
 def scores_of(scoring: ScoringConfig, query: Query, rows: Rows, vectors: Scores) -> Scores:

@@ -24,9 +24,12 @@ VARIANTS: dict[str, dict[str, object]] = {
     "pooled, a set but one": {"kind": "pooled", "ordered": False, "last_item": False},
     "pooled, a whole set": {"kind": "pooled", "ordered": False, "last_item": False, "leave_out": False},
     "pooled, over roots": {"kind": "pooled", "ordered": False, "last_item": False, "pooling": "root"},
+    "pooled, interests": {"kind": "pooled", "interests": 3, "example_age": True},
+    "pooled, interests in a set": {"kind": "pooled", "ordered": False, "last_item": False, "interests": 2},
     "attentive": {"kind": "attentive"},
     "gru": {"kind": "gru"},
     "transformer": {"kind": "transformer"},
+    "transformer, interests": {"kind": "transformer", "interests": 3},
     "times": {"kind": "transformer", "times": True, "blocks": 1},
     "positions": {"kind": "transformer", "attention_bias": "positions"},
     "times between pairs": {"kind": "transformer", "times": True, "attention_bias": "both"},
@@ -79,6 +82,12 @@ def histories_of(model: TwoTowers) -> PackedHistories:
     )
 
 
+def shape_of(model: TwoTowers) -> tuple[int, ...]:
+    """The shape of the vectors of a user, of whom a tower may have several interests."""
+    interests = model.config.user.interests
+    return (DIMENSION,) if interests == 1 else (interests, DIMENSION)
+
+
 def sliding(model: TwoTowers) -> PackedHistories:
     """Windows that begin anywhere and overlap, of one event to four."""
     chosen = histories_of(model).take(torch.tensor([0, 2, 4, 5, 7]))
@@ -103,7 +112,7 @@ def test_an_event_moves_the_vectors_of_the_examples_that_read_it_and_no_other(va
     model = model_of(variant, features=())
     histories, tower = histories_of(model), model.user
     reads, before = reads_of(histories), tower(histories, VECTORS)
-    assert before.shape == (EVENTS, DIMENSION)
+    assert before.shape == (EVENTS, *shape_of(model))
     # Two values each, as some units of a narrow tower are zero for one.
     changes = [("vectors", VECTORS, (3.0, -3.0))]
     if histories.gaps is not None and histories.clocks is not None:
@@ -119,7 +128,7 @@ def test_an_event_moves_the_vectors_of_the_examples_that_read_it_and_no_other(va
                         after = tower(histories, changed)
                     else:
                         after = tower(replace(histories, **{name: changed}), VECTORS)
-                moved |= ~torch.isclose(before, after, rtol=0.0, atol=1e-6).all(dim=1)
+                moved |= ~torch.isclose(before, after, rtol=0.0, atol=1e-6).flatten(1).all(dim=1)
             assert not moved[~reads[:, place]].any(), (name, place)
             # A tower may pass over the clock of an unknown gap.
             if name == "vectors" or bool(column[place] >= 0.0):
@@ -192,9 +201,10 @@ def test_the_served_form_is_the_trained_one(variant: str) -> None:
     ("variant", "item_bias"),
     [
         ("pooled with an age", True),
+        ("transformer, interests", True),
         *(
             pytest.param(variant, variant == "times", marks=pytest.mark.nightly)
-            for variant in ("attentive", "gru", "transformer", "times")
+            for variant in ("attentive", "gru", "transformer", "times", "pooled, interests")
         ),
     ],
 )
@@ -214,6 +224,6 @@ def test_the_exported_form_is_the_trained_one(variant: str, item_bias: bool) -> 
                 inputs["kinds"][example, : lengths[example]] = histories.kinds[held]
         given = {name: column.numpy() for name, column in inputs.items()}
         found = Session(exported, "user_tower.onnx", "user_vector", set(given)).run(
-            given, (len(lengths), DIMENSION)
+            given, (len(lengths), *shape_of(model))
         )
         torch.testing.assert_close(torch.from_numpy(found), expected, rtol=1e-5, atol=1e-5)

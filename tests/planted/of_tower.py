@@ -88,6 +88,28 @@ def rows_of_lists_are_not_compared_with_the_number_of_items(
     assert sum(lists.list_size(number) for number in range(lists.nlist)) == count
 
 
+@planted("tower.index.planner:Planner._merged", "tower/test_index.py")
+def the_first_interest_of_a_user_answers_for_all(original: Any, self: Any, answers: Any, count: int) -> Any:
+    return answers[0]
+
+
+@planted("tower.index.planner:best_products", "service/test_observing_quality.py")
+def recall_is_measured_by_the_mean_of_the_interests(
+    original: Any, vectors: Any, user: Any, absolute: bool
+) -> Any:
+    return original(vectors, np.atleast_2d(user).mean(axis=0), absolute)
+
+
+@planted("tower.towers.model:fitting_vectors", "tower/test_towers.py")
+def every_target_trains_the_first_interest(original: Any, interests: Any, *given: Any) -> Any:
+    return interests[:, 0]
+
+
+@planted("tower.layers.attention:AttentionPooling.padded", "contracts/test_user_towers.py")
+def padding_counts_in_the_means_of_a_request(original: Any, self: Any, history: Any, length: Any) -> Any:
+    return original(self, history, torch.full_like(length, history.shape[1]))
+
+
 @planted("tower.index.planner:Planner._query", "tower/test_index.py")
 def excluded_rows_shorten_the_answer(
     original: Any, self: Any, vector: Any, k: Any, excluded: Any, allowed: Any

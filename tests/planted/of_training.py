@@ -317,3 +317,8 @@ def training_reads_the_baskets_that_are_held_out(original: Any, data: Any, part:
 @planted("training.evaluation.complements:_best", "end_to_end/test_baskets.py")
 def an_item_goes_with_itself(original: Any, scores: Any, rows: Any, k: Any) -> Any:
     return original(scores, (rows + 1) % scores.shape[1], k)
+
+
+@planted("training.evaluation.ranking:best_scores", "end_to_end/test_interests.py")
+def an_evaluation_ranks_by_the_first_interest(original: Any, scores: Any) -> Any:
+    return scores[0]

@@ -46,11 +46,16 @@ def record(vector: NDArray[np.float32], k: int, rows: Any, **given: Any) -> Answ
 
 @pytest.mark.parametrize("absolute", [False, True])
 @pytest.mark.parametrize("lost", [0, 3])
-def test_recall_is_the_share_of_the_best_allowed_rows(absolute: bool, lost: int) -> None:
+@pytest.mark.parametrize("others", [[], [[-2.0, 0.0, 3.0, 1.0], [1.0, 1.0, -1.0, -2.0]]])
+def test_recall_is_the_share_of_the_best_allowed_rows(
+    absolute: bool, lost: int, others: list[list[float]]
+) -> None:
+    """A row counts by the best score of the user's interests, if there are several."""
     drawn = np.random.default_rng(0).standard_normal((20_000, 4)).astype(np.float32)
-    vector = np.array([1.0, -2.0, 0.5, 3.0], np.float32)
-    scores = drawn.astype(np.float64) @ vector.astype(np.float64)
-    scores = np.abs(scores) if absolute else scores
+    vectors = np.array([[1.0, -2.0, 0.5, 3.0], *others], np.float32)
+    vector = vectors if others else vectors[0]
+    products = drawn.astype(np.float64) @ vectors.astype(np.float64).T
+    scores = (np.abs(products) if absolute else products).max(axis=1)
     allowed = np.random.default_rng(1).random(len(drawn)) < 0.1
     scores[~allowed] = -np.inf
     excluded = np.argsort(-scores)[:5]

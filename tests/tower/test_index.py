@@ -108,10 +108,11 @@ TOGETHER: dict[str, IndexSettings] = {
 }
 
 
+@pytest.mark.parametrize("interests", [1, 3])
 @pytest.mark.parametrize("absolute", [False, True], ids=["signed", "absolute"])
 @pytest.mark.parametrize("settings", TOGETHER.values(), ids=TOGETHER)
 def test_queries_that_are_searched_for_together_have_the_answers_of_each_alone(
-    settings: IndexSettings, absolute: bool
+    settings: IndexSettings, absolute: bool, interests: int
 ) -> None:
     """With histories of other lengths, other k, and so many excluded rows that a second search follows."""
     vectors = np.random.default_rng(0).standard_normal((400, 16)).astype(np.float32)
@@ -120,11 +121,13 @@ def test_queries_that_are_searched_for_together_have_the_answers_of_each_alone(
     if isinstance(settings, ApproximateSettings):
         index = ApproximateIndex.build(vectors, settings)
     planner = Planner(index, ScoringConfig(kind="cosine", temperature=0.1, absolute=absolute))
-    best = [planner.nearest(query, 400).rows for query in vectors[:40]]
+    queries = vectors[: 40 * interests].reshape(40, interests, 16)
+    queries = queries[:, 0] if interests == 1 else queries
+    best = [planner.nearest(query, 400).rows for query in queries]
     excluded = [rows[: at % 3 * 40] for at, rows in enumerate(best)]
     ks = [3 + at % 4 for at in range(40)]
-    together = planner.nearest_of_each(vectors[:40], ks, excluded)
-    for query, k, out, found in zip(vectors, ks, excluded, together, strict=False):
+    together = planner.nearest_of_each(queries, ks, excluded)
+    for query, k, out, found in zip(queries, ks, excluded, together, strict=True):
         alone = planner.nearest(query, k, out)
         np.testing.assert_array_equal(found.rows, alone.rows)
         np.testing.assert_array_equal(found.scores, alone.scores)

@@ -229,6 +229,27 @@ def test_a_bundle_ranks_used_items_by_their_scores_with_gains(tmp_path: Path) ->
     assert left.rows.tolist() == [row for row in order.tolist() if mask[row] and row not in out]
 
 
+@pytest.mark.parametrize("boosted", [False, True])
+def test_several_interests_rank_by_the_best_score_with_its_gain(tmp_path: Path, boosted: bool) -> None:
+    """Over all rows: the best product, the gain of used items over it, a filter, excluded rows and boosts."""
+    contents, generator = repeating(), np.random.default_rng(4)
+    retriever = Retriever(Bundle.open(publish(tmp_path, contents)))
+    interests = generator.standard_normal((3, 8)).astype(np.float32)
+    history, out, mask = np.array([59, 2, 30, 1, 2, 8, 8]), np.array([8, 3]), np.arange(60) % 4 != 1
+    (bonus,) = retriever.bonus_of_each([history])
+    boosts = generator.standard_normal(60).astype(np.float32) if boosted else None
+    found = retriever.nearest(interests, 60, out, RowMask(mask), bonus, boosts=boosts)
+
+    products = contents.item_vectors.astype(np.float64) @ interests.astype(np.float64).T
+    scores = products.max(axis=1) / 0.5
+    gained = gains(history.tolist(), scores, ItemUse(contents.popularity, GAPS))
+    scores[[*gained]] += [*gained.values()]
+    scores += boosts if boosts is not None else 0.0
+    expected = [row for row in np.argsort(-scores).tolist() if mask[row] and row not in out]
+    assert found.rows.tolist() == expected
+    assert found.scores == pytest.approx(scores[expected], rel=1e-4, abs=1e-5)
+
+
 def test_rows_that_are_ranked_alone_need_no_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that no index misses one, and no engine is asked."""
     contents = repeating()

@@ -1,5 +1,6 @@
 """Both towers: items and users meet in one score, in whole batches and in parts."""
 
+import math
 from typing import Any, Literal
 
 import numpy as np
@@ -18,6 +19,7 @@ from turret.tower.towers.model import (
     ItemTower,
     TwoTowers,
     cross_scores,
+    fitting_vectors,
     paired_scores,
     scored_items,
     scored_users,
@@ -36,6 +38,9 @@ from turret.tower.towers.model import (
         ({"user": {"ordered": False, "last_item": False, "example_age": True}}, "user.example_age = true"),
         ({"item": {"id_dropout": 0.1}}, r"item\.id_dropout = 0\.1"),
         ({"dimension": 6, "user": {"kind": "transformer", "heads": 4}}, "use a multiple of 4"),
+        ({"user": {"kind": "gru", "interests": 2}}, "set user.kind = 'pooled' or 'transformer', or"),
+        ({"user": {"interest_power": 2.0}}, "set user.interests = 2 or more, or leave user.interest_power"),
+        ({"user": {"interests": 2, "pooling": "root"}}, "set user.pooling = 'mean', or user.interests = 1"),
     ],
 )
 def test_settings_that_make_no_tower_are_refused(settings: dict[str, Any], words: str) -> None:
@@ -85,6 +90,29 @@ def test_scores_are_inner_products_over_the_temperature(absolute: bool) -> None:
     shared = cross_scores(users, items, scoring)
     assert shared.tolist() == [[10.0, 18.0], [sign * 2.0, sign * 8.0]]
     assert torch.equal(cross_scores(users, items.expand(2, 2, 2), scoring), shared)
+
+
+@pytest.mark.parametrize("absolute", [False, True])
+def test_the_interest_that_fits_the_target_is_trained_alone(absolute: bool) -> None:
+    """By the highest score of the target; an absolute score has no sign. The others get no gradient."""
+    interests = torch.tensor([[[1.0, 0.0], [0.0, 2.0]], [[1.0, 1.0], [-3.0, 0.0]]], requires_grad=True)
+    targets = torch.tensor([[0.5, 1.0], [1.0, 0.0]])
+    scoring = ScoringConfig(kind="dot", temperature=0.5, absolute=absolute)
+    fitting = fitting_vectors(interests, targets, scoring)
+    assert fitting.tolist() == [[0.0, 2.0], [-3.0, 0.0] if absolute else [1.0, 1.0]]
+    (slopes,) = torch.autograd.grad(fitting.sum(), interests)
+    trained = [[False, True], [not absolute, absolute]]
+    assert slopes.bool().any(dim=2).tolist() == trained
+
+
+def test_label_aware_attention_weighs_interests_by_the_power_of_their_scores() -> None:
+    """For scores 3, -2 and 1 and the power 2: weights in proportion to e^9, e^-4 and e^1."""
+    interests = torch.tensor([[[3.0, 7.0], [-2.0, 0.0], [1.0, -5.0]]])
+    scoring = ScoringConfig(kind="dot", temperature=1.0)
+    found = fitting_vectors(interests, torch.tensor([[1.0, 0.0]]), scoring, 2.0)
+    weights = [math.exp(power) / (math.exp(9) + math.exp(-4) + math.exp(1)) for power in (9, -4, 1)]
+    expected = [weights[0] * 3 - weights[1] * 2 + weights[2], weights[0] * 7 - weights[2] * 5]
+    assert found[0].tolist() == pytest.approx(expected, rel=1e-5)
 
 
 def item_tower(**item: object) -> ItemTower:

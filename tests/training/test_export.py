@@ -38,12 +38,13 @@ from turret.training.export.onnx_form import item_tower_onnx, user_tower_onnx
 from turret.training.run import Run
 from turret.training.verdict.verdict import baseline_findings
 
-# Trained and exported here, each for seconds: scores of either sign, times, and biases.
+# Trained and exported here, each for seconds: scores of either sign, times, biases, and several interests.
 OTHERS: dict[str, dict[str, Any]] = {
     "absolute": {"scoring": {"kind": "dot", "temperature": 1.0, "absolute": True}},
     "times": {"user": {"kind": "transformer", "times": True, "history_length": 10, "blocks": 1}},
     "pairs": {"user": {"kind": "transformer", "attention_bias": "both", "history_length": 10}},
     "item_bias": {"scoring": {"item_bias": True}},
+    "interests": {"user": {"kind": "transformer", "interests": 3, "history_length": 10, "blocks": 1}},
 }
 
 

@@ -310,6 +310,30 @@ def test_it_is_the_softmax_of_all_scores(
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
 
 
+def test_each_example_of_a_window_is_trained_by_the_interest_that_fits_its_target(shop: PreparedData) -> None:
+    """The loss is that of the best of the scores of each target, also where examples share a window."""
+    user = {"ordered": False, "leave_out": False, "last_item": False, "interests": 3, "dropout": 0.0}
+    settings = {"tower": {"dimension": 8, "user": user}, "objective": {"loss": "full_softmax"}}
+    experiment = ExperimentConfig.model_validate(settings)
+    model = build_model(experiment, shop)
+    batch = next(TrainingBatches.of(experiment, shop, 200).epoch(stream(0, "order", 0)))
+    objective = build_objective(experiment, shop, torch.device("cpu"))
+    out = model_loss(objective, model, batch, stream(0, "draw", 0))
+
+    items = model.catalog_vectors()
+    interests = model.user_vectors(batch.histories, items[batch.histories.rows])
+    losses = []
+    chosen = set()
+    for vectors, target in zip(interests, batch.targets.tolist(), strict=True):
+        scores = vectors @ items.T / experiment.tower.scoring.temperature
+        best = int(scores[:, target].argmax())
+        chosen.add(best)
+        losses.append(scores[best].logsumexp(dim=0) - scores[best, target])
+    assert len(chosen) > 1
+    expected = (torch.stack(losses) * batch.weights).sum() / batch.weights.sum()
+    torch.testing.assert_close(out.loss, expected, rtol=1e-5, atol=1e-6)
+
+
 def test_examples_of_one_window_share_the_sum_over_the_catalog(shop: PreparedData) -> None:
     """Loss and gradients are those of cross entropy over all scores, example by example, with weights."""
     user = {"ordered": False, "leave_out": False, "last_item": False, "hidden": [], "dropout": 0.0}

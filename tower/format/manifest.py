@@ -77,7 +77,8 @@ class ModelCard(Settings):
 
     `reads_times`: the user tower reads the times of items and of the request. `reads_queries`: it reads
     queries in words, or their ready vectors, and no history. `reads_sets`: it reads each item of a history
-    once, at its first use. `catalog_time`: when the file of its items was
+    once, at its first use. `interests`: the number of vectors of a user, of which an item counts by the best
+    one. `catalog_time`: when the file of its items was
     written, None without a file; changes of items after that are newer than the bundle. `data_until`: the
     time of the newest event of the data, ISO 8601 in UTC; None for data without times. `kinds`: the kinds of
     events by name, in the order of their codes (`data.kinds`), empty where all are alike; events without a
@@ -102,6 +103,7 @@ class ModelCard(Settings):
     reads_times: bool = False
     reads_queries: bool = False
     reads_sets: bool = False
+    interests: int = Field(default=1, ge=1)
     exclude_seen: Seen = True
     repeats: RepeatTerm | None = None
     keeps_html: bool = False

@@ -27,7 +27,7 @@ _OPTIONS = {
 
 
 class Session:
-    """A tower as ONNX with one output of float32 [B, D].
+    """A tower as ONNX with one float32 output, of vectors for each of B inputs.
 
     Error messages name the file by `name`. A session that `keeps_memory` reuses the memory of its largest
     run, which is faster. Raises BundleError when `model` can't be run, could do anything but compute (see
@@ -58,7 +58,7 @@ class Session:
         if output not in {entry.name for entry in session.get_outputs()}:
             raise BundleError(f"{name} has no output {output!r}; export the bundle again")
 
-    def run(self, inputs: dict[str, NDArray[Any]], shape: tuple[int, int]) -> NDArray[np.float32]:
+    def run(self, inputs: dict[str, NDArray[Any]], shape: tuple[int, ...]) -> NDArray[np.float32]:
         """Return the tower's vectors.
 
         Raises BundleError when the tower can't be run, or its vectors have another shape.
@@ -92,7 +92,8 @@ class Encoder:
     first, then zeros), `length` int64 [B] and one `feature_<name>` for each user feature, as `FeatureInputs`
     has them. A tower that `reads_times` also has `gaps` and `clocks` float32 [B, T], the seconds that
     `tower.times.time_inputs` gives, -1 where they are unknown; one that `reads_kinds` has `kinds` int64
-    [B, T], the codes of `data.kinds`, -1 where they are unknown. The output is `user_vector` [B, D].
+    [B, T], the codes of `data.kinds`, -1 where they are unknown. The output is `user_vector` [B, D], or
+    [B, I, D] for `interests` = I above 1.
 
     Raises BundleError when `model` is not such a tower of the model that `card` describes.
     """
@@ -113,6 +114,8 @@ class Encoder:
                 f"user_tower.onnx reads histories of shape {shape}, but the item vectors have "
                 f"{dimension} columns; the tower and the vectors are of different models"
             )
+        # The shape of the vectors of one user.
+        self.shape = (dimension,) if card.interests == 1 else (card.interests, dimension)
 
     def can_encode(self, rows: Rows, features: Mapping[str, object]) -> bool:
         """Whether a history of these rows, or a query of these features, says anything.
@@ -132,6 +135,8 @@ class Encoder:
     ) -> Vectors:
         """Return the user vectors [B, D] of B histories of rows (oldest first), each with its features.
 
+        Of a tower with several interests they are [B, I, D].
+
         `times` says when the rows of each were used, and `kinds` has the codes of their kinds (`data.kinds`,
         -1 for unknown ones), if that is known; a tower that reads no times or kinds leaves them alone. `more`
         [M, D] holds the vectors of the rows from N on: items that are not in the bundle. A feature that is
@@ -150,20 +155,20 @@ class Encoder:
         if self._card.reads_sets:
             sets = [self._set(rows, codes) for rows, codes in zip(histories, kinds, strict=True)]
             histories, kinds = [rows for rows, _ in sets], [codes for _, codes in sets]
-        vectors = np.empty((len(histories), self._vectors.shape[1]), dtype=np.float32)
+        vectors = np.empty((len(histories), *self.shape), dtype=np.float32)
         if self._features.features or any(features) or not self.is_steady:
             for i, rows in enumerate(histories):
                 inputs = self._inputs([rows], more, 1, [kinds[i]])
                 inputs |= self._features.inputs(features[i : i + 1], first=i)
                 if self._card.reads_times:
                     inputs |= self._times(inputs["history"].shape[:2], times[i])
-                vectors[i] = self._session.run(inputs, (1, vectors.shape[1]))[0]
+                vectors[i] = self._session.run(inputs, (1, *self.shape))[0]
         else:
             for indices in self._groups(histories):
                 pair = indices if len(indices) > 1 else indices * 2
                 steps = self._steps(len(histories[indices[0]]))
                 inputs = self._inputs([histories[i] for i in pair], more, steps, [kinds[i] for i in pair])
-                vectors[indices] = self._session.run(inputs, (len(pair), vectors.shape[1]))[: len(indices)]
+                vectors[indices] = self._session.run(inputs, (len(pair), *self.shape))[: len(indices)]
         # A finite sum of squares has finite terms, and costs a third of testing each.
         if not isfinite(np.vdot(vectors, vectors)):
             _check_finite(vectors, "user")
@@ -187,10 +192,10 @@ class Encoder:
     def _is_steady(self, steps: int) -> bool:
         rows = np.resize(np.arange(len(self._vectors)), (TOGETHER, steps))
         inputs = self._inputs(list(rows), None, steps, list(rows % 2))
-        every = self._session.run(inputs, (TOGETHER, self._vectors.shape[1]))
+        every = self._session.run(inputs, (TOGETHER, *self.shape))
         for count in range(2, TOGETHER) if steps <= _LONG else _SOME:
             some = {name: values[:count].copy() for name, values in inputs.items()}
-            if not np.array_equal(self._session.run(some, (count, every.shape[1])), every[:count]):
+            if not np.array_equal(self._session.run(some, (count, *self.shape)), every[:count]):
                 return False
         return True
 
@@ -266,7 +271,7 @@ class Encoder:
 
 
 def _check_finite(vectors: Vectors, tower: str) -> None:
-    for i in np.flatnonzero(~np.isfinite(vectors).all(axis=1)):
+    for i in np.flatnonzero(~np.isfinite(vectors.reshape(len(vectors), -1)).all(axis=1)):
         message = f"the {tower} tower gives no finite vector for these features; send more usual values"
         raise EncodingError(int(i), "features", None, message)
 

@@ -150,10 +150,14 @@ def window_means(vectors: Tensor, histories: PackedHistories, power: float = 1.0
 
 
 def weighted_means(vectors: Tensor, weights: Tensor, histories: PackedHistories) -> Tensor:
-    """The weighted mean of the vectors [P, D] in each example's window: [B, D].
+    """The means [B, I, D] of the vectors [P, D] in each example's window, under I weights [P, I] each.
 
-    `weights` [P, 1] are zero or at least `LEAST_WEIGHT`; a window of zero weights has mean zero.
+    Weights are zero or at least `LEAST_WEIGHT`; a window of zero weights has mean zero.
     """
-    sums = window_sums(torch.cat([vectors * weights, weights], dim=1), histories)
+    weighted = weights.unsqueeze(2) * vectors.unsqueeze(1)
+    sums = window_sums(torch.cat([weighted.flatten(1), weights], dim=1), histories)
+    count, width = weighted.shape[1:]
+    parts, totals = torch.split(sums, [count * width, count], dim=1)
     # Differences of running sums are zero only up to rounding.
-    return sums[:, :-1] / sums[:, -1:].clamp(min=LEAST_WEIGHT)
+    means: Tensor = parts.view(-1, count, width) / totals.clamp(min=LEAST_WEIGHT).unsqueeze(2)
+    return means

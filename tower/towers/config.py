@@ -87,10 +87,22 @@ class TowerConfig(Settings):
     item: ItemTowerConfig = ItemTowerConfig()
 
     @model_validator(mode="after")
-    def _dimension_fits(self) -> "TowerConfig":
+    def _user_fits(self) -> "TowerConfig":
+        user = self.user
         if self.scoring.item_bias and self.dimension < 2:
             raise ValueError(
                 "tower.dimension = 1 has no column left beside the one of scoring.item_bias; use at least 2"
             )
-        self.user.check_dimension(self.dimension)
+        if user.interests > 1 and not USER_TOWERS[user.kind].gives_interests:
+            raise ValueError(
+                f"user.interests = {user.interests} needs attention over the history, and user.kind = "
+                f"{user.kind!r} has one vector a user; set user.kind = 'pooled' or 'transformer', or "
+                "user.interests = 1"
+            )
+        if user.interest_power is not None and user.interests == 1:
+            raise ValueError(
+                f"user.interest_power = {user.interest_power:g} weighs the interests of a user, and "
+                "user.interests = 1; set user.interests = 2 or more, or leave user.interest_power out"
+            )
+        user.check_dimension(self.dimension)
         return self

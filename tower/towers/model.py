@@ -13,7 +13,7 @@ from turret.tower.config import ScoringConfig
 from turret.tower.errors import TowerError
 from turret.tower.kernels.elementwise import Normalize, gather_rows
 from turret.tower.layers.feature_layers import feature_rows
-from turret.tower.layers.packed import PackedHistories
+from turret.tower.layers.packed import PackedHistories, step_at
 from turret.tower.towers.config import USER_TOWERS, TowerConfig
 from turret.tower.towers.user import joined, perceptron
 
@@ -158,7 +158,10 @@ class TwoTowers(nn.Module):
         return scored_items(in_chunks(self.item, rows, size), self.config.scoring)
 
     def user_vectors(self, histories: PackedHistories, vectors: Tensor) -> Tensor:
-        """Scored user vectors [B, D] of a packed batch whose item vectors are `vectors` [P, D]."""
+        """Scored user vectors of a packed batch whose item vectors are `vectors` [P, D].
+
+        They are [B, D], or [B, I, D] where `tower.user.interests` = I is above 1.
+        """
         if self.kinds is not None and histories.kinds is not None:
             vectors = self.kinds(vectors, histories.kinds)
         count, size = len(histories.starts), self.chunk_size
@@ -167,6 +170,18 @@ class TwoTowers(nn.Module):
         parts = (histories.part(slice(start, start + size)) for start in range(0, count, size))
         users = torch.cat([_again(self.user, part, vectors[events]) for part, events in parts])
         return scored_users(users, self.config.scoring)
+
+    def training_vectors(self, users: Tensor, targets: Tensor, groups: Tensor | None = None) -> Tensor:
+        """The vector [B, D] that trains each example, of several interests the one that fits its target.
+
+        `users` are those of `user_vectors`, `targets` [B, D] the scored vectors of the targets, and `groups`
+        int64 [B] has the user of each example, None for each its own.
+        """
+        if users.dim() == 2:
+            return users if groups is None else gather_rows(users, groups)
+        if groups is not None:
+            users = gather_rows(users.flatten(1), groups).view(-1, *users.shape[1:])
+        return fitting_vectors(users, targets, self.config.scoring, self.config.user.interest_power)
 
 
 def in_chunks(compute: Callable[[Tensor], Tensor], rows: Tensor, size: int) -> Tensor:
@@ -213,7 +228,7 @@ def _scored(vectors: Tensor, last: Tensor | None, scoring: ScoringConfig) -> Ten
 
 
 def paired_scores(users: Tensor, items: Tensor, scoring: ScoringConfig) -> Tensor:
-    """The score of each user vector [B, D] with its own item vector [B, D]: [B]."""
+    """The score of each user vector [..., D] with its own item vector [..., D]: [...]."""
     return signed_or_absolute((users * items).sum(dim=-1) / scoring.temperature, scoring)
 
 
@@ -228,6 +243,31 @@ def cross_scores(users: Tensor, items: Tensor, scoring: ScoringConfig) -> Tensor
 def served_scores(users: Tensor, items: Tensor, scoring: ScoringConfig) -> Tensor:
     """The scores [U, N] of user vectors [U, D] with the catalog [N, D], by the service's own arithmetic."""
     return signed_or_absolute((users / scoring.temperature) @ items.T, scoring)
+
+
+def fitting_vectors(
+    interests: Tensor, items: Tensor, scoring: ScoringConfig, power: float | None = None
+) -> Tensor:
+    """The vector [B, D] of `interests` [B, I, D] that trains each example, by the target of `items` [B, D].
+
+    Without a power it is the interest with the highest score s_i of the target, which alone gets a gradient
+    (Cen et al. 2020, section 3.2). With a power p it is the mean of all under the weights softmax(s_i^p), the
+    label-aware attention of Li et al. 2019; the power of a negative score keeps its sign.
+    """
+    scores = paired_scores(interests, items.unsqueeze(1), scoring)
+    if power is None:
+        return step_at(interests, scores.argmax(dim=1))
+    weights = (scores.sign() * scores.abs() ** power).softmax(dim=1)
+    mixed: Tensor = torch.einsum("bi,bid->bd", weights, interests)
+    return mixed
+
+
+def best_scores(scores: Tensor) -> Tensor:
+    """The best of the scores [I, U, N] by each interest: [U, N], in the memory of the first ones."""
+    best = scores[0]
+    for other in scores[1:]:
+        torch.maximum(best, other, out=best)
+    return best
 
 
 def signed_or_absolute(scores: Tensor, scoring: ScoringConfig) -> Tensor:

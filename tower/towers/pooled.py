@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from turret.data.features.columns import Features
 from turret.tower.config import Rate, Width
 from turret.tower.kernels.elementwise import Dropout, gather_rows
+from turret.tower.layers.attention import AttentionPooling
 from turret.tower.layers.packed import PackedHistories, step_at
 from turret.tower.layers.windows import weighted_means, window_means
 from turret.tower.towers.user import (
@@ -30,7 +31,8 @@ class PooledUserConfig(UserTowerSettings):
     is a set: the tower reads all other items of the user, later ones too. Without `leave_out` it also reads
     the item to predict, so that a user has one vector for all targets. `item_dropout` is the share of items
     that training leaves out of each mean. `pooling` "root" divides the sum of n vectors by the root of n: of
-    unrelated items, it is as long for a long history as for a short one.
+    unrelated items, it is as long for a long history as for a short one. With `interests` = I, I means by
+    attention replace the mean, and each passes the MLP (Li et al. 2019).
     """
 
     kind: Literal["pooled"] = "pooled"
@@ -55,7 +57,7 @@ class PooledUserConfig(UserTowerSettings):
         return "example_age" if self.example_age else None
 
     @model_validator(mode="after")
-    def _sets_have_no_last_item(self) -> "PooledUserConfig":
+    def _inputs_fit(self) -> "PooledUserConfig":
         if not self.ordered and (self.last_item or self.example_age):
             name = "last_item" if self.last_item else "example_age"
             raise ValueError(
@@ -66,6 +68,11 @@ class PooledUserConfig(UserTowerSettings):
             raise ValueError(
                 f"user.item_dropout = {self.item_dropout} leaves items out of a mean, which user.pooling = "
                 "'root' replaces; set user.item_dropout = 0, or user.pooling = 'mean'"
+            )
+        if self.pooling == "root" and self.interests > 1:
+            raise ValueError(
+                f"user.pooling = 'root' replaces the mean over the history, as user.interests = "
+                f"{self.interests} does by attention; set user.pooling = 'mean', or user.interests = 1"
             )
         if self.ordered and not self.leave_out:
             raise ValueError(
@@ -81,11 +88,12 @@ class PooledUserTower(UserTower):
     With the mean alone and no hidden layer the user's vector *is* the mean.
     """
 
-    settings = PooledUserConfig
+    settings, gives_interests = PooledUserConfig, True
 
     def __init__(self, config: PooledUserConfig, dimension: int, prepared: Features) -> None:
         super().__init__(config, dimension, prepared)
-        self.config = config
+        self.config, count = config, config.interests
+        self.attention = AttentionPooling(dimension, dimension, count) if count > 1 else None
         width = dimension * (1 + config.last_item) + self.feature_width + config.example_age
         self.dropout = Dropout(config.dropout)
         alone = width == dimension and not config.hidden
@@ -95,19 +103,26 @@ class PooledUserTower(UserTower):
 
     def forward(self, histories: PackedHistories, vectors: Tensor) -> Tensor:
         """User vectors from the means of all windows, in one pass over the vectors."""
+        weights = None if self.attention is None else self.attention.weights(vectors)
         if self.training and self.config.item_dropout:
             kept = (torch.rand(len(vectors), 1) >= self.config.item_dropout).to(vectors)
-            means = weighted_means(vectors, kept, histories)
-        else:
+            weights = kept if weights is None else kept * weights
+        if weights is None:
             means = window_means(vectors, histories, 0.5 if self.config.pooling == "root" else 1.0)
+        else:
+            means = weighted_means(vectors, weights, histories)
+            means = means[:, 0] if self.attention is None else means
         last = gather_rows(vectors, histories.ends - 1)
         features = self.rows(histories.users) if self.rows else None
         return self._vectors(means, last, features, histories.ages)
 
     def served(self, history: Tensor, length: Tensor, features: Inputs, times: TimeInputs = ()) -> Tensor:
-        """User vectors from the mean of the real steps; example age is zero."""
+        """User vectors from the means of the real steps; example age is zero."""
         counts = length.unsqueeze(1)
-        means = history.sum(dim=1) / (counts.sqrt() if self.config.pooling == "root" else counts)
+        if self.attention is not None:
+            means = self.attention.padded(history, length)
+        else:
+            means = history.sum(dim=1) / (counts.sqrt() if self.config.pooling == "root" else counts)
         last, ages = step_at(history, length - 1), history.new_zeros(history.shape[0])
         return self._vectors(means, last, self.served_features(features), ages)
 
@@ -121,11 +136,6 @@ class PooledUserTower(UserTower):
         age = ages.unsqueeze(1) if self.config.example_age else None
         vectors: Tensor = self.mlp(self.dropout(joined(means, newest, features, age)))
         return vectors
-
-
-# The bound of attention scores: weights then differ by e^16 at most, which leaves nine digits of double
-# precision in a difference of running sums.
-LARGEST_SCORE = 8.0
 
 
 class AttentiveUserConfig(UserTowerSettings):
@@ -142,36 +152,27 @@ class AttentiveUserConfig(UserTowerSettings):
 class AttentiveUserTower(UserTower):
     """The mean of a history's item vectors, weighted by scores of the items alone (Lin et al. 2017, eq. 5).
 
-    Weights are independent of the window, so all windows come from two running sums, as plain means do. The
-    newest item's vector is concatenated to the weighted mean.
+    The newest item's vector is concatenated to the weighted mean.
     """
 
     settings = AttentiveUserConfig
 
     def __init__(self, config: AttentiveUserConfig, dimension: int, prepared: Features) -> None:
         super().__init__(config, dimension, prepared)
-        self.attention = nn.Sequential(
-            nn.Linear(dimension, config.attention), nn.Tanh(), nn.Linear(config.attention, 1, bias=False)
-        )
+        self.attention = AttentionPooling(dimension, config.attention, 1)
         self.dropout = Dropout(config.dropout)
         self.mlp = perceptron(2 * dimension + self.feature_width, config.hidden, dimension, config.dropout)
 
     def forward(self, histories: PackedHistories, vectors: Tensor) -> Tensor:
         """User vectors from the weighted means of all windows, in one pass."""
-        means = weighted_means(vectors, self._weights(vectors), histories)
+        means = self.attention.packed(vectors, histories)[:, 0]
         last = gather_rows(vectors, histories.ends - 1)
         return self._vectors(means, last, self.rows(histories.users) if self.rows else None)
 
     def served(self, history: Tensor, length: Tensor, features: Inputs, times: TimeInputs = ()) -> Tensor:
         """User vectors from the weighted mean of the real steps."""
-        real = torch.arange(history.shape[1], device=history.device) < length.unsqueeze(1)
-        weights = self._weights(history) * real.unsqueeze(2)
-        means = (history * weights).sum(dim=1) / weights.sum(dim=1)
+        means = self.attention.padded(history, length)[:, 0]
         return self._vectors(means, step_at(history, length - 1), self.served_features(features))
-
-    def _weights(self, vectors: Tensor) -> Tensor:
-        """The weights [..., 1] of vectors [..., D]."""
-        return (LARGEST_SCORE * torch.tanh(self.attention(vectors) / LARGEST_SCORE)).exp()
 
     def _vectors(self, means: Tensor, last: Tensor, features: Tensor | None) -> Tensor:
         vectors: Tensor = self.mlp(self.dropout(joined(means, last, features)))

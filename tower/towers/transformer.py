@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Literal, cast
 
 import torch
@@ -12,6 +13,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from turret.data.features.columns import Features
 from turret.tower.config import Rate, Width
 from turret.tower.kernels.elementwise import Dropout, gather_rows
+from turret.tower.layers.attention import AttentionPooling
 from turret.tower.layers.packed import PackedHistories, SegmentLayout, lay_out, step_at
 from turret.tower.layers.pair_bias import PairBias, time_buckets
 from turret.tower.times import UNKNOWN, WEEK
@@ -241,10 +243,11 @@ class TransformerUserTower(UserTower):
 
     Positions count from the oldest item of the window. Examples of a batch whose windows begin at the same
     position share one segment, which passes the blocks once. With `times` each step reads the gap to the next
-    event and the time of that event, which it predicts.
+    event and the time of that event, which it predicts. With `interests` = I, I means of the steps by
+    attention are each added to the newest one.
     """
 
-    settings, reader = TransformerUserConfig, "output"
+    settings, reader, gives_interests = TransformerUserConfig, "output", True
 
     def __init__(self, config: TransformerUserConfig, dimension: int, prepared: Features) -> None:
         super().__init__(config, dimension, prepared)
@@ -254,6 +257,8 @@ class TransformerUserTower(UserTower):
         self.times = TimeLayer(dimension) if config.times else None
         self.reads_times, self.biases_times = config.reads_times, config.biases_times
         self.dropout = Dropout(config.dropout)
+        count = config.interests
+        self.pooling = AttentionPooling(dimension, dimension, count) if count > 1 else None
         self.last = nn.LayerNorm(dimension)
         self.output: nn.Module = (
             nn.Linear(dimension + self.feature_width, dimension) if self.rows else nn.Identity()
@@ -274,11 +279,15 @@ class TransformerUserTower(UserTower):
         slots = self.dropout(slots)
         for block in self.blocks:
             slots = block(slots, layout, buckets)
-        features = self.rows(histories.users) if self.rows else None
-        return self._vectors(gather_rows(slots, layout.reads), features)
+        newest = gather_rows(slots, layout.reads)
+        if self.pooling is not None:
+            begins = layout.reads + 1 - (histories.ends - histories.starts)
+            windows = replace(histories, starts=begins, ends=layout.reads + 1)
+            newest = newest.unsqueeze(1) + self.pooling.packed(slots, windows)
+        return self._vectors(newest, self.rows(histories.users) if self.rows else None)
 
     def served(self, history: Tensor, length: Tensor, features: Inputs, times: TimeInputs = ()) -> Tensor:
-        """User vectors from the newest step, which alone passes the last block: other steps are not read."""
+        """User vectors from the newest step. Without interests it alone passes the last block."""
         last, buckets = length - 1, None
         if self.reads_times:
             gaps, clocks = times or [torch.full_like(history[..., 0], UNKNOWN)] * 2
@@ -290,7 +299,12 @@ class TransformerUserTower(UserTower):
         *before, newest = cast(list[Block], list(self.blocks))
         for block in before:
             history = block.everywhere(history, buckets)
-        return self._vectors(newest.at(history, last, buckets), self.served_features(features))
+        if self.pooling is None:
+            steps = newest.at(history, last, buckets)
+        else:
+            history = newest.everywhere(history, buckets)
+            steps = step_at(history, last).unsqueeze(1) + self.pooling.padded(history, length)
+        return self._vectors(steps, self.served_features(features))
 
     def _times(self, histories: PackedHistories, layout: SegmentLayout) -> tuple[Tensor, Tensor]:
         """Gaps and clocks of all slots, [P'] each; training hides the times of some histories."""

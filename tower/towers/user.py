@@ -25,13 +25,17 @@ from a start that many examples share, so that one pass serves all of them; all 
 whole set; or none, for queries."""
 # In these contexts a history is a set, whose first event is a target like any other.
 SETS = ("leave_one_out", "full_set")
+# A request makes a search for each interest. Scores of up to 60,000 to this power fit into float32.
+MOST_INTERESTS, LARGEST_POWER = 32, 8.0
 
 
 class UserTowerSettings(Settings):
     """The settings of every user tower. A subclass names its `kind` as a `Literal` and adds its own settings.
 
     `history_length` is the number of newest items that the tower reads. `kinds` weighs each of them by the
-    kind of its event, where the data has several kinds (`tower.towers.model.KindLayer`).
+    kind of its event, where the data has several kinds (`tower.towers.model.KindLayer`). With `interests` = I
+    above 1 a user has I vectors, and an item the best of its I scores; `interest_power` is how training
+    weighs them (`tower.towers.model.fitting_vectors`).
     """
 
     kind: str
@@ -40,6 +44,8 @@ class UserTowerSettings(Settings):
     feature_width: Width = 8
     dropout: Rate = 0.1
     kinds: bool = True
+    interests: Annotated[int, Field(strict=True, ge=1, le=MOST_INTERESTS)] = 1
+    interest_power: Annotated[float, Field(ge=1.0, le=LARGEST_POWER)] | None = None
 
     @property
     def context(self) -> Context:
@@ -67,11 +73,13 @@ class UserTower(nn.Module, ABC):
         settings: the class of its settings, whose `kind` is the name in `tower.user.kind`.
         rows: the prepared features of users by user row; None where the tower reads no features.
         reader: the name of the linear layer that reads the features.
+        gives_interests: whether the tower gives I vectors a user, where `interests` asks for them.
     """
 
     settings: ClassVar[type[UserTowerSettings]]
     rows: FeatureRows | None
     reader: ClassVar[str] = "mlp.0"
+    gives_interests: ClassVar[bool] = False
 
     def __init__(self, config: Any, dimension: int, prepared: Features) -> None:
         """A fresh tower of width `dimension`. Raises TowerError for a feature that isn't prepared."""
@@ -89,7 +97,7 @@ class UserTower(nn.Module, ABC):
             vectors: [P, D] item vectors of `histories.rows`.
 
         Returns:
-            [B, D] user vectors, before the scoring's normalisation.
+            [B, D] user vectors, before the scoring's normalisation; [B, I, D] for `interests` = I above 1.
         """
 
     @abstractmethod
@@ -104,7 +112,7 @@ class UserTower(nn.Module, ABC):
                 the tower reads none.
 
         Returns:
-            [B, D], equal to `forward` on the same histories.
+            [B, D] or [B, I, D], equal to `forward` on the same histories.
         """
 
     def feature_reader(self) -> tuple[nn.Linear, int]:
@@ -122,9 +130,14 @@ class UserTower(nn.Module, ABC):
 
 
 def joined(*parts: Tensor | None) -> Tensor:
-    """The parts [B, ...] that are not None, side by side: [B, D]. A lone part need not be copied."""
-    present = [part for part in parts if part is not None]
-    return torch.cat(present, dim=1) if len(present) > 1 else present[0]
+    """The parts that are not None, side by side: [B, D]. A lone part need not be copied.
+
+    If the first part is [B, I, W], the others [B, ...] are repeated for each interest: [B, I, D].
+    """
+    first, *others = [part for part in parts if part is not None]
+    if first.dim() == 3:
+        others = [part.unsqueeze(1).expand(-1, first.shape[1], -1) for part in others]
+    return torch.cat([first, *others], dim=-1) if others else first
 
 
 def perceptron(inputs: int, hidden: Sequence[int], outputs: int, dropout: float) -> nn.Sequential:

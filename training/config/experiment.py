@@ -256,13 +256,14 @@ def baskets_refusal(experiment: ExperimentConfig) -> str | None:
 def pairs_refusal(experiment: ExperimentConfig) -> str | None:
     """The reason why item vectors can't begin as factors of pairs, with a remedy; None if they can."""
     user, item, scoring = experiment.tower.user, experiment.tower.item, experiment.tower.scoring
-    is_sum = user.kind == "pooled" and not getattr(user, "hidden", ())
+    is_sum = user.kind == "pooled" and user.interests == 1 and not getattr(user, "hidden", ())
     if experiment.training.examples == "sessions" and is_sum and scoring.kind == "dot" and item.is_table:
         return None
     return (
         "begins with the products of item vectors, which have to be the scores of baskets; set "
-        "training.examples = 'sessions', tower.user.hidden = [], tower.scoring.kind = 'dot', and tower.item "
-        "without features and hidden layers, or training.start = 'random'"
+        "training.examples = 'sessions', tower.user.hidden = [], tower.scoring.kind = 'dot', "
+        "tower.user.interests = 1, and tower.item without features and hidden layers, or training.start = "
+        "'random'"
     )
 
 

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from turret.tower.layers.packed import PackedHistories
-from turret.tower.towers.model import TwoTowers, served_scores
-from turret.training.evaluation.ranking import USERS_A_BLOCK
+from turret.tower.towers.model import TwoTowers
+from turret.training.evaluation.ranking import USERS_A_BLOCK, scores_by_vectors
 from turret.training.evaluation.top_rows import top_rows
 
 
@@ -31,7 +31,7 @@ def similar_in_basket(model: TwoTowers, k: int) -> dict[str, Any]:
     for rows in torch.split(torch.arange(count, device=items.device), USERS_A_BLOCK):
         users = model.user_vectors(_baskets_of(rows), items[rows])
         complements, substitutes = (
-            _best(served_scores(vectors, others, scoring), rows, k)
+            _best(scores_by_vectors(vectors, others, scoring), rows, k)
             for vectors, others in ((users, items), (alone[rows], alone))
         )
         agreed += int(np.isin(substitutes + count * _places(rows), complements + count * _places(rows)).sum())

@@ -13,7 +13,7 @@ from turret.data.ranges import ranges
 from turret.tower.config import ScoringConfig
 from turret.tower.layers.packed import PackedHistories
 from turret.tower.repeats import Slot
-from turret.tower.towers.model import TwoTowers, served_scores
+from turret.tower.towers.model import TwoTowers, best_scores, served_scores
 from turret.training.batches.batches import packed_kinds
 from turret.training.batches.event_times import packed_times
 from turret.training.errors import TrainingError
@@ -76,7 +76,19 @@ def user_scores(
     scores: CatalogScores = served_scores,
 ) -> Tensor:
     """The scores [U, N] of users with a history before `until` and item vectors `items` [N, D]."""
-    return scores(user_vectors(model, items, data, users, until), items, model.config.scoring).cpu()
+    return scores_by_vectors(
+        user_vectors(model, items, data, users, until), items, model.config.scoring, scores
+    ).cpu()
+
+
+def scores_by_vectors(
+    users: Tensor, items: Tensor, scoring: ScoringConfig, scores: CatalogScores = served_scores
+) -> Tensor:
+    """The scores [U, N] of user vectors [U, D], or the best of several interests [U, I, D]."""
+    if users.dim() == 2:
+        return scores(users, items, scoring)
+    each = scores(users.transpose(0, 1).flatten(0, 1), items, scoring)  # the interests one after the other
+    return best_scores(each.view(users.shape[1], len(users), -1))
 
 
 def user_vectors(
@@ -86,7 +98,10 @@ def user_vectors(
     users: NDArray[np.int64],
     until: HistoryEnd,
 ) -> Tensor:
-    """The vectors [U, D] of users with a history before `until`, from item vectors `items` [N, D]."""
+    """The vectors of users with a history before `until`, from item vectors `items` [N, D].
+
+    They are [U, D], or [U, I, D] of several interests.
+    """
     user, kinds = model.config.user, model.kinds is not None
     sets = model.reads_sets
     histories = histories_of(data, users, until, user.history_length, user.reads_times, kinds, sets)

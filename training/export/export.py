@@ -138,6 +138,7 @@ def _card(run: Run, data: PreparedData, model: TwoTowers, version: str) -> Model
         reads_times=user.reads_times,
         reads_queries=data.has_queries,
         reads_sets=model.reads_sets,
+        interests=user.interests,
         exclude_seen=run.experiment.evaluation.exclude_seen,
         repeats=run.repeats(),
         keeps_html=settings["format"].get("keep_html", True),  # older data was read as it was
@@ -165,11 +166,12 @@ def _some_users(data: PreparedData, most: int, purpose: str, longest: int | None
 
 
 def _query_vectors(data: PreparedData, model: TwoTowers, items: torch.Tensor) -> NDArray[np.float32]:
-    """The vectors [Q, D] of some users at the end of their histories."""
-    users = _some_users(data, QUERY_VECTORS, "query vectors")
+    """The vectors [Q, D] of some users at the end of their histories: each interest is a search."""
+    users = _some_users(data, QUERY_VECTORS // model.config.user.interests, "query vectors")
     blocks = np.array_split(users, range(_USERS_A_BLOCK, len(users), _USERS_A_BLOCK))
     with torch.no_grad():
-        return torch.cat([user_vectors(model, items, data, block, "end") for block in blocks]).cpu().numpy()
+        vectors = torch.cat([user_vectors(model, items, data, block, "end") for block in blocks])
+    return vectors.flatten(0, -2).cpu().numpy()
 
 
 def _recorded(

@@ -33,7 +33,7 @@ class ServedUserTower(nn.Module):
         return ["history", "length", *kinds, *self.times, *features]
 
     def forward(self, history: Tensor, length: Tensor, *others: Tensor) -> Tensor:
-        """User vectors [B, D] of history [B, T, D], length [B], kinds and times [B, T] if read, features."""
+        """User vectors of history [B, T, D], length [B], kinds and times [B, T] if read, features."""
         if self.kinds is not None:
             history, others = self.kinds(history, others[0]), others[1:]
         times, features = others[: len(self.times)], others[len(self.times) :]
@@ -78,7 +78,7 @@ def user_tower_onnx(model: TwoTowers) -> bytes:
     Inputs: `history` float32 [B, T, D], `length` int64 [B], `feature_<name>` for each user feature in its
     `Form`, `kinds` int64 [B, T] (-1 = unknown, and padding) where the towers read kinds, and `gaps` and
     `clocks` float32 [B, T] where the tower reads times.
-    Output: `user_vector` float32 [B, D].
+    Output: `user_vector` float32 [B, D], or [B, I, D] of several interests.
     """
     served = ServedUserTower(model).eval().cpu()
     examples = (torch.zeros(2, 4, model.config.dimension), torch.ones(2, dtype=torch.int64))

@@ -57,8 +57,10 @@ class Queries:
         model.eval()
         for batch in batches.epoch(random):
             histories = batch.to(device).histories
+            targets = batch.targets.to(device)
             users = model.user_vectors(histories, model.current_vectors(histories.rows))
-            read.append((users, batch.targets.to(device), histories.rows[histories.ends - 1]))
+            users = model.training_vectors(users, model.current_vectors(targets))
+            read.append((users, targets, histories.rows[histories.ends - 1]))
             if sum(len(block[0]) for block in read) >= count:
                 break
         model.train(training)

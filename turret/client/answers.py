@@ -82,7 +82,8 @@ class ExplainedItem(Answer):
 
     `boosts`: what has raised the score, and by how much. `uses`: those of the item
     itself in the history, if there are some. `matched`: the words (each as "=word") and letter trigrams that
-    the item's texts share with a query.
+    the item's texts share with a query. `interest`: of several interests of a user, the one with
+    the item's score, as the items of the history that are closest to it.
     """
 
     id: Id
@@ -91,6 +92,7 @@ class ExplainedItem(Answer):
     boosts: tuple[ExplainedBoost, ...] = ()
     uses: Uses | None = None
     matched: tuple[str, ...] | None = None
+    interest: tuple[Id, ...] | None = None
 
 
 class Explanation(Answer):
@@ -137,6 +139,7 @@ class ItemVector(Answer):
 class VectorsAnswer(Answer):
     """The vectors of items, and of the users of requests, null for a history without a known item.
 
+    Where users have several interests, a request has a vector of each, and a score is the best of them.
     A score is the inner product of both, without its sign where `absolute`, divided by the `temperature`.
     `normalised`: the vectors have the length 1; `item_bias`: the last number of an item is its bias.
     """
@@ -147,7 +150,7 @@ class VectorsAnswer(Answer):
     absolute: bool
     item_bias: bool
     items: tuple[ItemVector, ...]
-    requests: tuple[tuple[float, ...] | None, ...]
+    requests: tuple[tuple[float, ...] | tuple[tuple[float, ...], ...] | None, ...]
     degraded: tuple[Literal["history", "items"], ...]
 
 

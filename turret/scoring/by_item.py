@@ -13,7 +13,7 @@ from turret.data.files import new_file, scratch_folder
 from turret.data.progress import progress
 from turret.scoring.parts import check_target, polars_errors_told
 from turret.scoring.run import PART, Run, opened_source
-from turret.scoring.scorer import Block, Scorer, id_column
+from turret.scoring.scorer import Block, Scorer, check_one_vector, id_column
 from turret.scoring.users import ids_of_file, refuse_repeated
 from turret.service.stores.contract import now_ms
 from turret.tower.index.faiss_calls import faiss
@@ -90,6 +90,7 @@ def score_items(run: Run, k: int, items: Path | None = None) -> str:
     Raises ConfigurationError for a k that is out of bounds, and as `run.write_tables`.
     """
     check_target(run.target)
+    check_one_vector(run.bundle, "users are ranked by one: use a version of tower.user.interests = 1")
     begun, count = monotonic(), 0
     with opened_source(run) as opened, scratch_folder() as folder:
         scorer = opened.scorer()

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from turret.data.errors import DataError, shown
+from turret.data.errors import ConfigurationError, DataError, shown
 from turret.data.vocabulary import Id
 from turret.scoring.shared_search import Answers, Encoded, Pairs, SharedSearch, are_shared
 from turret.service.errors import RequestError
@@ -61,7 +61,7 @@ class QueryBlock(NamedTuple):
                 resolve(query, scorer.view)
         encode(self.queries, scorer.model, scorer.view)
         places = [place for place, query in enumerate(self.queries) if query.vector is not None]
-        vectors = np.zeros((len(places), scorer.model.bundle.manifest.dimension), np.float32)
+        vectors = np.zeros((len(places), *scorer.model.bundle.encoder.shape), np.float32)
         for number, place in enumerate(places):
             vectors[number] = self.queries[place].vector
         out = _pairs([query.excluded for query in self.queries])
@@ -135,6 +135,13 @@ class Scorer:
                 "source": pl.Series(SOURCES).gather(sources),
             }
         )
+
+
+def check_one_vector(bundle: Bundle, remedy: str) -> None:
+    """Raise ConfigurationError with a `remedy` where users have several interests."""
+    if (count := bundle.manifest.interests) > 1:
+        version = bundle.manifest.version
+        raise ConfigurationError(f"version {version} has {count} vectors a user, by interests; {remedy}")
 
 
 def _pairs(rows: Sequence[NDArray[Any]]) -> Pairs:

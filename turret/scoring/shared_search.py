@@ -73,7 +73,8 @@ def are_shared(query: Query, rules: Mapping[str, Rule], view: ItemView) -> bool:
     )
     gains = manifest.repeats is not None and not CountedKinds(manifest, request.exclude_seen).leaves_out_all
     is_plain = query.is_plain and request.among == "all" and not request.explain
-    return is_plain and not (for_some or gains or manifest.scoring.absolute or len(view.fresh))
+    is_product = manifest.interests == 1 and not (gains or manifest.scoring.absolute)
+    return is_plain and is_product and not (for_some or len(view.fresh))
 
 
 class SharedSearch:

@@ -11,7 +11,7 @@ from turret.data.errors import ConfigurationError
 from turret.data.files import ArrayFile, new_file, scratch_folder
 from turret.scoring.parts import check_place, polars_errors_told
 from turret.scoring.run import PART, Run, Users, write_tables
-from turret.scoring.scorer import Block, Scorer, id_column
+from turret.scoring.scorer import Block, Scorer, check_one_vector, id_column
 from turret.scoring.stored_users import OpenStore
 from turret.service.overlay.fresh import empty_overlay
 from turret.service.settings import read_settings
@@ -51,6 +51,8 @@ def write_vectors(bundle: Bundle, of: Of, target: Path, source: Users | None = N
     check_place(target)
     if of == "users" and source is None:
         raise ConfigurationError("no users are named; add --data DIR, --store URL or --users FILE")
+    if of == "users":
+        check_one_vector(bundle, "a row of the file has one: ask POST /v1/vectors for those of a user")
     scoring = bundle.manifest.scoring
     rows, without = _written(bundle, of, target, source, part)
     left = f"; {without:,} users without a known item have none" if without > 0 else ""

@@ -21,6 +21,7 @@ export function whyOf(item, answer) {
   const explained = answer.explanation?.items?.find((each) => String(each.id) === String(item.id));
   return [
     isLong(nameOf(item)) && h("p", { class: "whole" }, nameOf(item)),
+    explained?.interest && interest(explained.interest),
     explained?.matched
       ? h("section", {}, h("h4", {}, "Shared with the question"), matched(explained))
       : h("section", {}, h("h4", {}, "From the history"), pulls(explained, answer)),
@@ -45,6 +46,15 @@ function pulls(explained, answer) {
   }, () => {});
   const hint = "How much lower the score is without each of these items";
   return [h("p", { class: "hint" }, gain > 0 ? `${hint}, and what the item's own uses add.` : `${hint}.`), list];
+}
+
+/** The interest of the user that the item is for, by the nearest items of the history. */
+function interest(nearby) {
+  const line = sentence("");
+  const write = () => { line.textContent = `For the interest in ${nearby.map((id) => nameOfId(String(id))).join(", ")}.`; };
+  write();
+  lookUp(nearby.map(String)).then(write, () => {});
+  return line;
 }
 
 /** "purchase 3 times, every 20 days, last 19 days ago": the kinds by their names, and other uses. */
