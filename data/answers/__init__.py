@@ -1,3 +1,3 @@
 """The answer log: the form of its ids and files, and its reader."""
 
-__all__ = ["form", "log"]
+__all__ = ["examination", "form", "log", "places"]

@@ -11,6 +11,7 @@ import polars as pl
 import polars.selectors as cs
 from numpy.typing import NDArray
 
+from turret.data.answers.places import ANSWER_ID, RAW, with_places
 from turret.data.errors import ColumnError, brief
 from turret.data.events.dropped_rows import (
     NO_KIND,
@@ -99,6 +100,8 @@ def _raw_source(source: LogSource, forms: Sequence[str], engine: Engine) -> _Raw
     """Read the raw columns of a source, and choose the readers of its times and ids."""
     columns, form = source.columns, source.settings.format
     names = {f"raw_{role}": name for role, name in columns if name is not None}
+    if source.answers is not None:
+        names[RAW] = ANSWER_ID
     raw = _raw(source.parts, names, form.decimal, engine)
     with readable(source.path):
         time = TimeReader("position", pl.col(ROW), "the order of the rows")
@@ -181,6 +184,8 @@ def _validated(
     if quantity is not None:
         values["quantity"] = quantity
     rows = rows.then(lambda frame: frame.with_columns(**values))
+    if raw.source.answers is not None:
+        rows = with_places(rows, raw.source.answers)
     schema = rows.schema()
     if "weight" not in schema and filters.min_weight is not None:
         raise ColumnError("min_weight needs weights; name their column with --weight")

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from turret.data.answers.log import read_answers
+from turret.data.answers.places import ANSWER_ID
 from turret.data.errors import ColumnError
 from turret.data.events.events import validate
 from turret.data.events.funnel import propose_kinds, shown_table
@@ -28,7 +30,12 @@ def shared_columns(parts: Parts) -> list[str]:
 
 
 def choose_sources(config: PrepareConfig, source: Source) -> list[LogSource]:
-    """Return the sources of the log with the columns of each, that of kinds also by its usual names."""
+    """Return the sources of the log with the columns of each, that of kinds also by its usual names.
+
+    Raises ColumnError for an answer log where no source names answers, and as `choose_columns` and
+    `read_answers` do.
+    """
+    answers = None if config.answers is None else read_answers(config.answers)
     shared = {"format": config.format, "columns": source.columns or config.columns}
     only = _ONLY.model_copy(update=shared)
     tables: list[tuple[SourceSettings, Parts]]
@@ -42,7 +49,13 @@ def choose_sources(config: PrepareConfig, source: Source) -> list[LogSource]:
         if settings.kind is None:
             usual = columns.kind or next((name for name in KINDS if name in existing), None)
             columns = columns.model_copy(update={"kind": usual})
-        logs.append(LogSource(tuple(parts), columns, settings))
+        names_answers = ANSWER_ID in existing
+        logs.append(LogSource(tuple(parts), columns, settings, answers if names_answers else None))
+    if answers is not None and all(log.answers is None for log in logs):
+        raise ColumnError(
+            f"--answers {config.answers}: {logs[0].path} has no column {ANSWER_ID} that names the answer of "
+            "each event; `turret history dump` writes it where clients send it, else leave --answers out"
+        )
     return logs
 
 

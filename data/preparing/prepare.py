@@ -58,6 +58,7 @@ from turret.data.manifest import (
 )
 from turret.data.object_stores import TABLE, Place, local_copies, with_urls
 from turret.data.preparing.catalogs import EntityTable, read_entity_table, write_catalogs
+from turret.data.preparing.examination import write_examination
 from turret.data.preparing.log_sources import choose_kinds, choose_sources, columns_of
 from turret.data.preparing.prepare_warnings import count_repeats, doubtful_rows, prepare_warnings
 from turret.data.progress import LOGGER, progress
@@ -334,6 +335,8 @@ def complete(
     repeats = count_repeats(
         histories, splits, time.kind == "timestamp", columns.kind is not None, ingested.log.kinds
     )
+    if config.answers is not None:
+        notes = [*notes, write_examination(folder, config.answers, histories)]
     files, doubts = hash_files(folder), ingested.doubts
     warnings = prepare_warnings(
         ingested.source, ingested.log, ingested.logs[0].columns, histories, repeats, doubts
