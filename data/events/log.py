@@ -173,11 +173,6 @@ class Log:
         return any("weight" in source.rows.schema() for source in self.sources)
 
     @property
-    def has_places(self) -> bool:
-        """Whether events of some source name answers of an answer log."""
-        return any(PLACE in source.rows.schema() for source in self.sources)
-
-    @property
     def has_parts(self) -> bool:
         """Whether the source states the part of each event."""
         return None not in self.sources[0].tables
@@ -203,6 +198,7 @@ class Log:
     @property
     def _values(self) -> list[Rows]:
         """Return the `values` of each source, in common types."""
+        has_places = any(PLACE in source.rows.schema() for source in self.sources)
         present = {
             "times": True,
             "weights": self.has_weights,
@@ -210,8 +206,8 @@ class Log:
             "labels": self.has_labels,
             "kinds": bool(self.kinds),
             "sessions": any("session" in source.rows.schema() for source in self.sources),
-            "places": self.has_places,
-            "propensities": self.has_places,
+            "places": has_places,
+            "propensities": has_places,
         }
         values = [source.values([name for name in COLUMNS if present[name]]) for source in self.sources]
         if len(values) == 1:
