@@ -178,7 +178,7 @@ def _manifest(old: DataManifest, new: DataManifest) -> DataManifest:
     before = [record for record in old.removed if not record.filter.startswith("negatives")]
     for record in (*before, *new.removed):
         removed[record.filter] += record.events
-    changed = ("items", "users", "items_sql", "users_sql", "filters")
+    changed = ("items", "users", "answers", "items_sql", "users_sql", "filters")
     settings = old.settings | {name: new.settings[name] for name in changed}
     return new.model_copy(
         update={

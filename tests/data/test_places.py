@@ -1,5 +1,6 @@
 """Events that name answers: the place and the propensity of their items, from the answer log."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from tests.data.conftest import Prepare, prepare_as
 from turret.data.answers.form import answer_id_of, minute_file
 from turret.data.answers.log import SCHEMA
-from turret.data.errors import ColumnError, SourceError
+from turret.data.errors import ColumnError, ConfigurationError, SourceError
 from turret.data.prepared import PreparedData
 from turret.data.preparing.append import append
 
@@ -121,6 +122,31 @@ def test_events_that_are_appended_have_the_places_of_one_preparation(
     both = PreparedData.open(data.folder)
     found = np.asarray(both.places).tolist(), np.asarray(both.propensities).tolist()
     assert str(found) == str(expected)  # NaN is no equal of itself
+
+
+def test_an_append_may_name_another_folder_of_the_answer_log(
+    prepared: Prepare, tmp_path: Path, log: Path
+) -> None:
+    """As when older answers have been deleted; their events keep their places."""
+    data = prepared(events(*ROWS[:3]), {"answers": log})
+    moved = write_log(tmp_path / "moved", [(SECOND, ["3", "1"], [0.5, 0.125])])
+    shutil.rmtree(log)
+    events(ROWS[5], ROWS[6]).write_parquet(tmp_path / "new.parquet")
+    with pytest.raises(SourceError, match="answers is no folder"):
+        append(tmp_path / "new.parquet", data.folder)
+    append(tmp_path / "new.parquet", data.folder, {"answers": moved})
+    both = PreparedData.open(data.folder)
+    assert np.asarray(both.places).tolist() == [1, 2, 0, 1, 0]
+    assert both.manifest.settings["answers"] == str(moved)
+
+
+def test_answers_are_not_appended_to_data_without_places(
+    prepared: Prepare, tmp_path: Path, log: Path
+) -> None:
+    data = prepared(events(*ROWS[:3]))
+    events(*ROWS[3:]).write_parquet(tmp_path / "new.parquet")
+    with pytest.raises(ConfigurationError, match=r"without an answer log, .* prepare the whole log again"):
+        append(tmp_path / "new.parquet", data.folder, {"answers": log})
 
 
 def test_an_answer_log_beside_events_that_name_no_answer_is_refused(prepared: Prepare, log: Path) -> None:
