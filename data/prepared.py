@@ -25,6 +25,7 @@ HistoryEnd = Literal["validation", "test", "end"]
 
 LOOSE = "loose_negatives"  # the folder of the negatives that belong to no event
 COLD_ITEMS, _COLD_VECTORS = "cold_items.json", "cold_vectors.{}.npy"
+_OPTIONAL = {"sessions": "int32", "places": "uint16", "propensities": "float32", "examination": "float64"}
 _USERS_PER_BLOCK = 65536
 
 
@@ -130,7 +131,10 @@ class PreparedData:
     `kinds` int8 [E] are codes of the manifest's kinds (`data.kinds.read_kinds`), None where all events are
     alike; events of kinds that are no targets are read in histories, and are never a next item. `sessions`
     int32 [E] number the sessions of each user from 0, -1 for an event without one; None for a log that names
-    no sessions. `train_ends` int64 [U] are the ends of the train part where they are not `splits[:, 0]`.
+    no sessions. `places` uint16 [E] (from 1, 0 for none) and `propensities` float32 [E] (NaN for none) are
+    those of the item in the answer that led to the event; None for data without an answer log. `examination`
+    float64 [K] is that of the places 1 to K, relative to one of them; None where it is unknown. `train_ends`
+    int64 [U] are the ends of the train part where they are not `splits[:, 0]`.
     """
 
     folder: Path
@@ -148,6 +152,9 @@ class PreparedData:
     negatives: Negatives | None = None
     kinds: NDArray[np.int8] | None = None
     sessions: NDArray[np.int32] | None = None
+    places: NDArray[np.uint16] | None = None
+    propensities: NDArray[np.float32] | None = None
+    examination: NDArray[np.float64] | None = None
     train_ends: NDArray[np.int64] | None = None
 
     @classmethod
@@ -166,7 +173,7 @@ class PreparedData:
             dtypes = {"items": "int32", "offsets": "int64", "times": times, "splits": "int64"}
             dtypes |= {"weights": "float32"} if manifest.has_weights else {}
             dtypes |= {"kinds": "int8"} if manifest.kinds else {}
-            dtypes |= {"sessions": "int32"} if "sessions.npy" in manifest.files else {}
+            dtypes |= {name: dtype for name, dtype in _OPTIONAL.items() if f"{name}.npy" in manifest.files}
             arrays = {name: open_array(folder / f"{name}.npy", dtype) for name, dtype in dtypes.items()}
             return cls(
                 folder=folder,
@@ -183,7 +190,7 @@ class PreparedData:
                 fields=_read_json(folder / "catalogue.json")["fields"],
                 negatives=None if manifest.negatives is None else Negatives.open(folder, manifest, times),
                 kinds=arrays.get("kinds"),
-                sessions=arrays.get("sessions"),
+                **{name: arrays.get(name) for name in _OPTIONAL},
             )
 
     @property

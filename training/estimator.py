@@ -20,6 +20,7 @@ from turret.training.errors import TrainingError
 from turret.training.losses.pairwise import positive_labels
 from turret.training.objectives.arguments import (
     GivenStatistics,
+    check_propensities,
     check_rows,
     check_settings,
     check_shapes,
@@ -108,6 +109,7 @@ class Estimator(nn.Module):
         self.sampler = None if sampler is None else sampler.build(context)
         self.items, self.seed, self.device, self.step = items, seed, device, 0
         self.kind, self.pair_loss = loss.kind, loss.pair_loss()
+        self.needs_propensities = loss.needs_propensities
         self.objective = loss.objective(context, self.sampler).to(device)
 
     def forward(
@@ -120,6 +122,7 @@ class Estimator(nn.Module):
         seen: tuple[Tensor, Tensor] | None = None,
         targets: Tensor | None = None,
         negatives: Tensor | None = None,
+        propensities: Tensor | None = None,
     ) -> StepLoss:
         """The loss of one step, to call `loss.backward()` on, and the number of masked candidates.
 
@@ -133,6 +136,8 @@ class Estimator(nn.Module):
             targets: [B, T], the probability of each of several positives, 1 / T by default; zero for none,
                 and each row sums to 1. With T = N and all item rows it is a distribution over the catalog.
             negatives: int64 [B, K], the candidates of each example for `GivenNegatives`; -1 for none.
+            propensities: [B], the probability with which a logged answer showed the positive, NaN for none;
+                `losses.top_k_off_policy` needs them.
 
         Raises:
             TrainingError: shapes or types that don't fit, rows outside of the catalog, missing `last_items`,
@@ -145,6 +150,7 @@ class Estimator(nn.Module):
                 "only GivenNegatives reads negatives; build Estimator(loss, GivenNegatives())."
             )
         size = len(users)
+        check_propensities(propensities, self.kind, self.needs_propensities, size)
         if last_items is not None:
             check_rows("last_items", last_items, (size,), self.items)
         if negatives is not None:
@@ -166,6 +172,7 @@ class Estimator(nn.Module):
                 weights=weights_of(weights, users),
                 last_items=last_items,
                 negatives=negatives,
+                propensities=propensities,
             )
             examples = _completed(batch, targets, seen, self.items)
             random = stream(self.seed, "draw", self.step, _rank())

@@ -36,12 +36,28 @@ def build_objective(
     context = BuildContext(
         statistics, tower.scoring, training.seed, device, config.mask_known or masks, tower.dimension
     )
+    if config.loss.needs_propensities:
+        _check_propensities(config.loss.kind, data)
     if config.candidates != "drawn":
         _check_negatives(config.candidates, data)
     if config.candidates == "labelled" and (pair_loss := config.loss.pair_loss()) is not None:
         return PairsObjective(pair_loss)
     settings = GivenNegatives() if config.candidates == "given" else config.sampler
     return config.loss.objective(context, None if settings is None else settings.build(context))
+
+
+def _check_propensities(loss: str, data: PreparedData) -> None:
+    """Raise TrainingError unless answers that led to events drew some of their items."""
+    if data.propensities is None:
+        raise TrainingError(
+            f"objective.loss = {loss!r} needs the propensities of logged answers, and {data.folder} has "
+            "none; prepare the data with --answers, or use 'sampled_softmax'."
+        )
+    if not (np.asarray(data.propensities) < 1).any():
+        raise TrainingError(
+            f"objective.loss = {loss!r}: every propensity of {data.folder} is 1, so the answers explored "
+            "nothing, and no correction is possible; log answers with exploration, or use 'sampled_softmax'."
+        )
 
 
 def _check_negatives(candidates: str, data: PreparedData) -> None:
@@ -93,6 +109,7 @@ def model_loss(objective: Objective, model: TwoTowers, batch: Batch, random: np.
         negatives=batch.negatives,
         negative_weights=batch.negative_weights,
         gathered=gathered,
+        propensities=batch.propensities,
     )
     loss: StepLoss = objective(examples, random)
     return loss

@@ -67,7 +67,8 @@ class Targets:
 
     `chosen` is bool [E]; None for all events. `first_uses` [E] are the first events of each user and item if
     a tower of sets reads them (`wants_repeats`), else None. `half_life` is the time in days in which weights
-    halve, back from the newest event of the training part; 0 for equal ones.
+    halve, back from the newest event of the training part; 0 for equal ones. `of_places` float64 [K + 1] are
+    the factors of the weights of events without a place and at the places 1 to K; None for equal ones.
     """
 
     data: PreparedData
@@ -75,6 +76,7 @@ class Targets:
     signal_weight: float = 0.0
     first_uses: NDArray[np.bool_] | None = None
     half_life: float = 0.0
+    of_places: NDArray[np.float64] | None = None
 
     @classmethod
     def of(cls, experiment: ExperimentConfig, data: PreparedData) -> "Targets":
@@ -86,12 +88,14 @@ class Targets:
                 f"training.half_life = {half_life:g} needs times, and {data.folder} has only an order "
                 f"({data.manifest.time.kind}); prepare the data with a column of times, or set it to 0."
             )
+        clip = experiment.training.examination_clip
+        of_places = place_weights(data, clip) if clip else None
         if not wants_repeats(experiment, data):
-            return cls(data, chosen, half_life=half_life)
+            return cls(data, chosen, half_life=half_life, of_places=of_places)
         first, weight = first_uses(data), experiment.training.signal_weight
         of_sets = first if experiment.tower.user.context in SETS else None
         chosen = first if chosen is None or weight else first & chosen
-        return cls(data, chosen, weight, of_sets, half_life)
+        return cls(data, chosen, weight, of_sets, half_life, of_places)
 
     @cached_property
     def _items_before(self) -> NDArray[np.int64]:
@@ -117,6 +121,9 @@ class Targets:
         if self.half_life:
             days = (self.newest - self.data.times[positions]) / _DAY
             weights = weights * np.exp2(-np.minimum(days / self.half_life, _MOST_HALVES))
+        if self.of_places is not None:
+            assert self.data.places is not None
+            weights = weights * self.of_places[self.data.places[positions].clip(max=len(self.of_places) - 1)]
         return weights.astype(np.float32, copy=False)
 
     @cached_property
@@ -124,6 +131,26 @@ class Targets:
         """The time of the last training event."""
         starts, ends = (np.asarray(bound) for bound in self.data.bounds("train"))
         return float(self.data.times[ends[ends > starts] - 1].max())
+
+
+def place_weights(data: PreparedData, clip: float) -> NDArray[np.float64]:
+    """The weights [K + 1] of events without a place, 1, and at places 1 to K, 1 / examination up to `clip`.
+
+    An item at a place that few users look at has its few outcomes from these few, so each of them stands for
+    more (Joachims, Swaminathan and Schnabel, "Unbiased learning-to-rank with biased feedback", 2017, eq. 5).
+    Raises TrainingError for data without an estimate of the examination.
+    """
+    if data.examination is None:
+        reason = (
+            "has events of no answer log; prepare the data with --answers"
+            if data.places is None
+            else "has answers that explored too little to estimate it; log for longer"
+        )
+        raise TrainingError(
+            f"training.examination_clip = {clip:g} needs the examination of places, and {data.folder} "
+            f"{reason}, or set it to 0."
+        )
+    return np.append(1.0, np.minimum(1.0 / np.asarray(data.examination), clip))
 
 
 def first_uses(data: PreparedData) -> NDArray[np.bool_]:

@@ -1,3 +1,3 @@
 """The answer log: the form of its ids and files, its readers, and the outcomes of its answers."""
 
-__all__ = ["events", "files", "form", "log", "outcomes"]
+__all__ = ["events", "examination", "files", "form", "log", "outcomes", "places"]

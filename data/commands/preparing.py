@@ -66,7 +66,8 @@ def prepare(
 
 @app.command()
 @with_settings(
-    "source_files", "on_bad", "format", "columns", "items", "users", *QUERIES, "filters.default_kind"
+    *("source_files", "on_bad", "format", "columns", "items", "users", "answers"),
+    *(*QUERIES, "filters.default_kind"),
 )
 def append(
     source: Annotated[

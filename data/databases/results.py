@@ -31,6 +31,7 @@ from turret.data.reading.schema import PrepareConfig
 
 _OPTIONS = {"events": "--sql", "items": "--items-sql", "users": "--users-sql"}
 _SINCE = re.compile(r"(?<![:\w]):since\b")
+_PASSWORD = re.compile(r"'[^']*\b(password|passwd|pwd) *=[^']*'", re.IGNORECASE)
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _FIRST_DAY, _LAST_DAY = ((day - date(1970, 1, 1)).days for day in (date.min, date.max))
 _PER_SECOND = {"ms": 10**3, "us": 10**6}  # 64 bits of nanoseconds end in the year 2262
@@ -79,6 +80,7 @@ def _queries(config: PrepareConfig) -> dict[str, tuple[Database, str]]:
                 f'"select ..."{advice(str(place))}'
             )
         if query is not None:
+            _refuse_password(_OPTIONS[role], query)
             database = open_database(_database_of(_OPTIONS[role], place))
             queries[role] = (database, with_since(query, config.since))
             databases.add(place or "")
@@ -93,6 +95,15 @@ def _queries(config: PrepareConfig) -> dict[str, tuple[Database, str]]:
                 f"{text_of(place)} is a database; only the SOURCE, --items and --users can be one"
             )
     return queries
+
+
+def _refuse_password(option: str, query: str) -> None:
+    """Raise ConfigurationError for a query with a password in a text, such as that of `postgres_scan`."""
+    if text_without_credentials(query) != query or _PASSWORD.search(query):
+        raise ConfigurationError(
+            f"the query of {option} has a password in it, which the data would keep; name the database "
+            "itself as the SOURCE, or leave the password to PGPASSWORD or ~/.pgpass"
+        )
 
 
 def _database_of(option: str, place: Place | None) -> Place:

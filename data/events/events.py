@@ -11,6 +11,7 @@ import polars as pl
 import polars.selectors as cs
 from numpy.typing import NDArray
 
+from turret.data.answers.places import with_places
 from turret.data.errors import ColumnError, brief
 from turret.data.events.dropped_rows import (
     NO_KIND,
@@ -181,6 +182,8 @@ def _validated(
     if quantity is not None:
         values["quantity"] = quantity
     rows = rows.then(lambda frame: frame.with_columns(**values))
+    if raw.source.answers is not None:
+        rows = with_places(rows, raw.source.answers)
     schema = rows.schema()
     if "weight" not in schema and filters.min_weight is not None:
         raise ColumnError("min_weight needs weights; name their column with --weight")

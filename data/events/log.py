@@ -11,6 +11,7 @@ import polars as pl
 from numpy import int32
 from numpy.typing import DTypeLike
 
+from turret.data.answers.places import PLACE, PROPENSITY
 from turret.data.events.dropped_rows import NO_KIND, UNREADABLE_TIME, WRONG_CLOCK, CheckedRows
 from turret.data.events.event_arrays import PIECE
 from turret.data.events.ids import IdColumn
@@ -26,7 +27,7 @@ from turret.data.rows import LocalRows, Rows
 PART, VERDICT = "__part", "__verdict"
 WEIGHT_FILTER = "min_weight"
 FILTERS = (KIND_FILTER, NO_KIND, WEIGHT_FILTER)
-COLUMNS = ("times", "weights", "parts", "labels", "kinds", "sessions")
+COLUMNS = ("times", "weights", "parts", "labels", "kinds", "sessions", "places", "propensities")
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,10 @@ class SourceRows:
     """The validated rows of one source of a log; `name` is empty for the only source.
 
     `rows` has one row per source row: ROW, PART, `user` and `item` (ids as keys, see `data.events.ids`),
-    `time`, `weight`, `session`, LABEL and KIND (if any), the raw columns as `raw_...`, and VERDICT: null for
-    an event, else the reason why the row is no event. `numeric` tells by role whether ids are numbers in the
-    source, or texts that may be numbers, as in CSV. `ids` has the id columns, `tables` the table of each
-    part, and `names` the source names of the raw columns.
+    `time`, `weight`, `session`, LABEL, KIND, PLACE and PROPENSITY (if any), the raw columns as `raw_...`, and
+    VERDICT: null for an event, else the reason why the row is no event. `numeric` tells by role whether ids
+    are numbers in the source, or texts that may be numbers, as in CSV. `ids` has the id columns, `tables` the
+    table of each part, and `names` the source names of the raw columns.
     """
 
     name: str
@@ -75,6 +76,13 @@ class SourceRows:
             columns["sessions"] = hashed(
                 pl.col("session") if "session" in schema else pl.lit(None, pl.String)
             )
+        for name, column, dtype, none in (
+            ("places", PLACE, pl.UInt16(), 0),
+            ("propensities", PROPENSITY, pl.Float32(), float("nan")),
+        ):
+            if name in names:
+                value = pl.col(column).cast(dtype) if column in schema else pl.lit(None, dtype)
+                columns[name] = value.fill_null(pl.lit(none, dtype))
         verdict = pl.col(VERDICT)
         if self.name:
             is_bad = ~verdict.is_in(FILTERS)
@@ -193,6 +201,7 @@ class Log:
     @cached_property
     def _values(self) -> list[Rows]:
         """The `values` of each source, in common types."""
+        has_places = any(PLACE in source.rows.schema() for source in self.sources)
         present = {
             "times": True,
             "weights": self.has_weights,
@@ -200,6 +209,8 @@ class Log:
             "labels": self.has_labels,
             "kinds": bool(self.kinds),
             "sessions": any("session" in source.rows.schema() for source in self.sources),
+            "places": has_places,
+            "propensities": has_places,
         }
         values = [source.values([name for name in COLUMNS if present[name]]) for source in self.sources]
         if len(values) == 1:

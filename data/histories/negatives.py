@@ -98,7 +98,8 @@ def without_negatives(
         if targets is not None:
             arrays["times"] = array("negative_times", columns["times"])
             arrays["kinds"] = array("negative_kinds", np.int8)
-            of_loose = {name: dtype for name, dtype in columns.items() if name != "sessions"}
+            left_out = ("sessions", "places", "propensities")
+            of_loose = {name: dtype for name, dtype in columns.items() if name not in left_out}
             loose_files = stack.enter_context(EventFiles(folder / LOOSE, {"users": np.int32, **of_loose}))
         for rows in blocks:
             if has_positions:

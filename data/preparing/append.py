@@ -177,7 +177,7 @@ def _manifest(old: DataManifest, new: DataManifest) -> DataManifest:
     before = [record for record in old.removed if not record.filter.startswith("negatives")]
     for record in (*before, *new.removed):
         removed[record.filter] += record.events
-    changed = ("items", "users", "items_sql", "users_sql", "filters")
+    changed = ("items", "users", "answers", "items_sql", "users_sql", "filters")
     settings = old.settings | {name: new.settings[name] for name in changed}
     return new.model_copy(
         update={
@@ -261,6 +261,8 @@ def _old_rows(old: PreparedData) -> Iterator[Events]:
         )
         if old.sessions is not None:
             attached = replace(attached, sessions=_sessions(attached))
+        if old.places is not None:
+            attached = _without_answers(attached)
         rows = {
             name: np.concatenate([getattr(attached, name), values])
             for name, values in vars(events).items()
@@ -271,6 +273,7 @@ def _old_rows(old: PreparedData) -> Iterator[Events]:
         start += len(events)
     loose = {path.stem: np.load(path) for path in folder.glob("*.npy")}
     rest = _negatives(**loose)
+    rest = rest if old.places is None else _without_answers(rest)
     yield rest if old.sessions is None else replace(rest, sessions=_sessions(rest))
 
 
@@ -282,6 +285,12 @@ def _negatives(
     weights: NDArray[np.float32] | None = None,
 ) -> Events:
     return Events(users, items, times, weights, labels=np.zeros(len(items), dtype=np.int8), kinds=kinds)
+
+
+def _without_answers(events: Events) -> Events:
+    """Return events that no answer led to, with the columns of those that name answers."""
+    size = len(events)
+    return replace(events, places=np.zeros(size, np.uint16), propensities=np.full(size, np.nan, np.float32))
 
 
 def _sessions(events: Events) -> NDArray[np.int64]:
@@ -301,6 +310,8 @@ def _old_events(old: PreparedData, piece: slice) -> Events:
         kinds=None if old.kinds is None else np.asarray(old.kinds[piece]),
         labels=np.ones(len(items), dtype=np.int8),
         sessions=None if old.sessions is None else np.asarray(old.sessions[piece]),
+        places=None if old.places is None else np.asarray(old.places[piece]),
+        propensities=None if old.propensities is None else np.asarray(old.propensities[piece]),
     )
 
 

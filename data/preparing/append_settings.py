@@ -110,6 +110,11 @@ def _refuse(old: PreparedData, before: PrepareConfig, overrides: Mapping[str, ob
             "--split, or with all files",
         ),
         (
+            before.answers is None and "answers" in overrides,
+            "was prepared without an answer log, so its events have no places; prepare the whole log again "
+            "with --answers",
+        ),
+        (
             has_negatives,
             "or the new log has labels or negatives (--label, --negatives), and `turret data append` merges "
             "events alone; prepare the whole log again",

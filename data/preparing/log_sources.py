@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from turret.data.answers.log import read_answers
 from turret.data.errors import ColumnError
 from turret.data.events.events import validate
 from turret.data.events.funnel import propose_kinds, shown_table
@@ -34,8 +35,10 @@ def choose_sources(
 
     The sentences are about a proposed table. The columns of kinds and answers have their usual names, too;
     without a table, kinds count where their column is named. Raises ColumnError as `choose_columns` and
-    `_proposed` do, and as `refuse_absent_kinds` does unless the log is continued.
+    `_proposed` do, as `refuse_absent_kinds` does unless the log is continued, as `read_answers` does, and for
+    an answer log where no source names answers.
     """
+    answers = None if config.answers is None else read_answers(config.answers)
     shared = {"format": config.format, "columns": source.columns or config.columns}
     only = _ONLY.model_copy(update=shared)
     tables: list[tuple[SourceSettings, Parts]]
@@ -51,7 +54,12 @@ def choose_sources(
             columns = columns.model_copy(update={"kind": usual})
         if columns.answer is None and ANSWER in existing and config.queries is None:
             columns = columns.model_copy(update={"answer": ANSWER})
-        logs.append(LogSource(tuple(parts), columns, settings))
+        logs.append(LogSource(tuple(parts), columns, settings, None if columns.answer is None else answers))
+    if answers is not None and all(log.answers is None for log in logs):
+        raise ColumnError(
+            f"--answers {config.answers}: {logs[0].path} has no column {ANSWER} that names the answer of "
+            "each event; `turret history dump` writes it where clients send it, else leave --answers out"
+        )
     kinds, note = config.kinds, ""
     may_have = logs[0].columns.kind is not None or config.kinds_auto
     if kinds and not is_continued:

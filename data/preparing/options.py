@@ -16,6 +16,7 @@ _DATABASES = "Databases: sqlite:///, duckdb:///, postgresql:// and mysql://, or 
 _PANELS = {
     **dict.fromkeys(("sql", "items_sql", "users_sql", "since"), _DATABASES),
     "source_files": "Files",
+    "answers": "Files",
     "format": "Files",
     "columns": "Columns (looked for if not named)",
     "kinds": "Kinds of events",

@@ -56,6 +56,7 @@ from turret.data.manifest import (
 )
 from turret.data.object_stores import TABLE, Place, local_copies, with_urls
 from turret.data.preparing.catalogs import EntityTable, read_entity_table, write_catalogs
+from turret.data.preparing.examination import write_examination
 from turret.data.preparing.log_sources import choose_sources, columns_of
 from turret.data.preparing.prepare_warnings import count_repeats, doubtful_rows, prepare_warnings
 from turret.data.progress import LOGGER, progress
@@ -319,6 +320,8 @@ def complete(
     )
     is_timed, kinds, doubts = time.kind == "timestamp", ingested.log.kinds, ingested.doubts
     repeats = count_repeats(histories, splits, is_timed, columns.kind is not None, kinds)
+    if config.answers is not None:
+        notes = [*notes, write_examination(folder, config.answers, histories)]
     warnings = prepare_warnings(
         ingested.source, ingested.log, ingested.logs[0].columns, histories, repeats, doubts
     )

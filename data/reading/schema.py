@@ -216,7 +216,7 @@ class PrepareConfig(Settings):
     and "drop=any" drops them; all count them. `items_format` and `users_format` are for files in another form
     than the events. `kinds` gives the meaning of each kind; without `kinds`, all events are alike, and "auto"
     (`kinds_auto`) is the table that is proposed for a funnel. `fields` are the item columns kept for answers
-    (default: all), `display` the columns that people see.
+    (default: all), `answers` is the folder of the answer log, `display` the columns that people see.
     """
 
     source: Place | None = None
@@ -236,6 +236,11 @@ class PrepareConfig(Settings):
     )
     items: Place | None = option("A file with the items' features and fields.", "FILE")
     users: Place | None = option("A file with the users' features.", "FILE")
+    answers: Path | None = option(
+        "The answer log (TURRET_ANSWER_LOG): events with an answer_id get the place and the propensity with "
+        "which that answer showed the item.",
+        "DIR",
+    )
     sql: str | None = option("Read the events by this query; SOURCE is a database.", "QUERY")
     items_sql: str | None = option(
         "Read the items by this query, from the database of --items, or else of SOURCE.", "QUERY"

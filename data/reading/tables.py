@@ -145,11 +145,15 @@ class Source:
 
 @dataclass(frozen=True)
 class LogSource:
-    """One source of a log: its tables with the part of each, the columns by role, and its settings."""
+    """One source of a log: its tables with the part of each, the columns by role, and its settings.
+
+    `answers` is the answer log where rows name answers, else None.
+    """
 
     parts: tuple[tuple[int | None, Table], ...]
     columns: Columns
     settings: SourceSettings
+    answers: pl.LazyFrame | None = None
 
     @property
     def path(self) -> Path:

@@ -44,6 +44,9 @@ class AnswersConfig(BaseModel, frozen=True, extra="forbid"):
     relevance: float = Field(0.01, gt=0, le=0.2, description="The median relevance of an item to a user.")
     live_noise: float = Field(0.8, ge=0, le=10, description="The noise of the live version's ranking.")
     canary_noise: float = Field(0.6, ge=0, le=10, description="The noise of the canary's ranking.")
+    shared_noise: float = Field(
+        0.0, ge=0, le=10, description="The noise of an item that a version makes for all users."
+    )
     seed: int = Field(0, ge=0, description="The same seed and settings give the same files, byte by byte.")
 
     @model_validator(mode="after")
@@ -76,9 +79,16 @@ class World:
         places = np.arange(1, config.places + 1, dtype=np.float64)
         return cls(genre, price, np.minimum(relevance, 0.9), places**-_DECAY)
 
-    def ranking(self, noise: float, pool: int, random: np.random.Generator) -> Ints:
-        """The pool of each user by a version with this noise, best first [U, pool]."""
+    def ranking(
+        self, noise: float, pool: int, random: np.random.Generator, shared_noise: float = 0.0
+    ) -> Ints:
+        """The pool of each user by a version with this noise, best first [U, pool].
+
+        `shared_noise` is the part that is one for all users: items that the version ranks wrongly everywhere.
+        """
         scores = np.log(self.relevance) + noise * random.standard_normal(self.relevance.shape)
+        if shared_noise:
+            scores += shared_noise * random.standard_normal(self.relevance.shape[1])
         best: Ints = np.argsort(-scores, axis=1, kind="stable")[:, :pool]
         return best
 
@@ -126,7 +136,8 @@ def answer_tables(config: AnswersConfig) -> AnswersTables:
     user_ids, item_ids = ids_of("u", config.users, 5), ids_of("i", config.items, 4)
     events = _histories(world, config, random)
     rankings = [
-        world.ranking(noise, config.pool, random) for noise in (config.live_noise, config.canary_noise)
+        world.ranking(noise, config.pool, random, config.shared_noise)
+        for noise in (config.live_noise, config.canary_noise)
     ]
     is_canary = random.random(config.users) < config.canary_share
     count = random.negative_binomial(1, 1 / (1 + config.answers_per_user), config.users)

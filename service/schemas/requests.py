@@ -243,10 +243,11 @@ class PopularRequest(RankingRequest):
     half_life: str | None = Field(default=None, min_length=1, max_length=32)
     kinds: list[str] | None = Field(default=None, min_length=1, max_length=KINDS, fail_fast=True)
     trend: bool = False
+    min_score: None = None
 
-    @field_validator("min_score")
+    @field_validator("min_score", mode="before")
     @classmethod
-    def _has_no_least_score(cls, least: float | None) -> float | None:
+    def _has_no_least_score(cls, least: object) -> object:
         if least is not None:
             raise PydanticCustomError("min_score", "the scores are counts of events here; leave this out")
         return least

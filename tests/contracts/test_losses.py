@@ -43,7 +43,7 @@ EVERY_LOSS: list[LossSettings] = [
 OVER_A_DRAW = [loss for loss in EVERY_LOSS if isinstance(loss, DrawLossSettings)]
 OVER_THE_CATALOG = [loss for loss in EVERY_LOSS if isinstance(loss, CatalogLossSettings)]
 # A part of it is held constant in the gradient by definition.
-DETACHED = {"refined_logq"}
+DETACHED = {"refined_logq", "top_k_off_policy"}
 Evaluated = tuple[Tensor, Tensor, Tensor]
 
 

@@ -12,7 +12,7 @@ import pytest
 from turret.data.answers.form import answer_id_of, minute_file, minute_of, read_key, time_of, visitor_of
 from turret.data.answers.log import SCHEMA, read_answers
 from turret.data.errors import ConfigurationError, DataError, EmptyDataError, SourceError
-from turret.data.synthetic.answers import AnswersConfig, answer_tables, show
+from turret.data.synthetic.answers import AnswersConfig, World, answer_tables, show
 from turret.data.synthetic.synthesis import synthesise_answers
 
 NOON = 1_777_636_800_000  # 2026-05-01T12:00:00Z
@@ -140,6 +140,13 @@ def test_the_log_of_the_shop_is_read_by_its_own_reader(tmp_path: Path) -> None:
     assert named.select(pl.col("items").list.contains(pl.col("item_id")).all()).item()
     key = read_key(str(tmp_path / "shop" / "visitors.key"))
     assert named["visitor"].to_list() == [visitor_of(user, key) for user in named["user_id"]]
+
+
+def test_shared_noise_ranks_the_same_items_wrongly_for_all_users() -> None:
+    world = World.of(SMALL, np.random.default_rng(0))
+    shared = world.ranking(0.0, 20, np.random.default_rng(1), shared_noise=1e3)
+    assert (shared == shared[0]).all()
+    assert not (world.ranking(0.0, 20, np.random.default_rng(1)) == shared[0]).all(axis=1).any()
 
 
 def test_the_propensities_are_the_shares_of_the_draws() -> None:

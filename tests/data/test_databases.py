@@ -204,6 +204,23 @@ def test_a_query_on_duckdb_is_a_single_select(
         assert pl.read_parquet(tmp_path / "events.parquet").rows() == [(1,)]
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "from postgres_scan('host=db password=hidden', 'public', 'orders')",
+        "select * from read_csv('https://shop:hidden@shop.example/orders.csv')",
+        "select * from read_csv('https://shop.example/orders.csv?token=hidden')",
+    ],
+)
+def test_a_query_with_a_password_is_refused(shop: Path, tmp_path: Path, query: str) -> None:
+    """The data would keep it, for the next append."""
+    done = turret_data("prepare", shop, "--sql", query, "--to", tmp_path / "prepared")
+    assert done.exit_code == 1
+    assert "the query of --sql has a password in it" in done.stderr
+    assert "hidden" not in done.stderr
+    assert not (tmp_path / "prepared").exists()
+
+
 def test_types_of_duckdb_keep_their_values(tmp_path: Path) -> None:
     require("sql")
     with closing(connect("duckdb", tmp_path / "shop.duckdb")) as connection:

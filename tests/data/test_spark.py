@@ -16,6 +16,7 @@ import pytest
 
 from tests.data.conftest import FAST_JAVA, FAST_SPARK, BothWays
 from tests.data.test_fingerprints import CASES, given, tied_log
+from tests.data.test_places import write_log
 from tests.support.places import ROOT
 from tests.support.ports import free_port
 from tests.support.tools import require
@@ -42,6 +43,22 @@ def test_logs_are_prepared_alike(
     monkeypatch.setattr("turret.data.spark.engine.PIECE", 700)  # the log has four pieces
     by_polars, by_spark = both_ways(**given(tmp_path, case))
     assert by_spark == by_polars
+
+
+@pytest.mark.nightly
+def test_places_of_answers_are_joined_alike(
+    tmp_path: Path, both_ways: BothWays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each piece of the log names a third of the answers."""
+    monkeypatch.setattr("turret.data.spark.engine.PIECE", 700)
+    names = [f"answer {number}" for number in range(3)]
+    write_log(tmp_path / "answers", [(name, ["1000003", "2000006"], [0.5, 0.25]) for name in names])
+    log = tied_log()
+    log = log.with_columns(answer_id=pl.Series(names * 900).head(log.height))
+    log.write_parquet(tmp_path / "events.parquet")
+    by_polars, by_spark = both_ways(source=tmp_path / "events.parquet", answers=tmp_path / "answers")
+    assert by_spark == by_polars
+    assert {"places.npy", "propensities.npy"} <= by_spark["files"].keys()
 
 
 @pytest.mark.nightly

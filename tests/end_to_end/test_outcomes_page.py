@@ -32,4 +32,6 @@ def test_the_page_leads_from_a_canary_to_a_decision(tmp_path: Path) -> None:
     assert value["effective_size"] > 1_000
     assert 0 < value["doubly_robust"]["low"] < value["doubly_robust"]["high"] < 1
     assert [place["support"] for place in value["places"]] == pytest.approx([1.0] * 5, abs=0.25)
+    assert "examination of the places 1 to 5, from" in page.turret("data", "prepare")
+    assert "the run is in" in page.turret("train")
     assert page.is_over()

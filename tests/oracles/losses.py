@@ -50,6 +50,12 @@ def sampled_softmax_corrected(example: Example) -> float:
     return -math.log(own / (own + estimated_sum(example)))
 
 
+def top_k_off_policy(example: Example, k: int, propensity: float | None = None, clip: float = 20.0) -> float:
+    share = math.exp(example.positive) / (math.exp(example.positive) + estimated_sum(example))
+    importance = 1.0 if propensity is None else min(share / propensity, clip)
+    return -importance * k * (1.0 - share) ** (k - 1) * math.log(share)
+
+
 def subset_softmax(example: Example) -> float:
     own = math.exp(example.positive)
     return -math.log(own / (own + sum(math.exp(score) for score, _ in example.candidates)))

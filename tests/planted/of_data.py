@@ -286,3 +286,8 @@ def every_appended_query_reads_the_whole_table(original: Any, query: Any, since:
 @planted("data.databases.addresses:text_of", "data/test_databases.py")
 def a_sentence_about_a_database_shows_its_password(original: Any, place: Any) -> str:
     return str(place)
+
+
+@planted("data.databases.results:_refuse_password", "data/test_databases.py")
+def the_data_keeps_a_query_with_a_password(original: Any, option: Any, query: Any) -> None:
+    return None

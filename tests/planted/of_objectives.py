@@ -207,3 +207,32 @@ def a_union_masks_the_places_of_the_batch_before_its_order(original: Any, draws:
         columns += [] if draw.held is None else [draw.held[1] + first]
         first += draw.ids.shape[-1]
     return replace(union, held=(union.held[0], torch.cat(columns))) if columns else union
+
+
+@planted("training.losses.sampled:top_k_off_policy", "training/test_losses.py")
+def an_importance_weight_has_no_clip(original: Any, *given: Any, **named: Any) -> Any:
+    return original(*given, **{**named, "clip": math.inf})
+
+
+@planted("training.losses.sampled:top_k_off_policy", "training/test_losses.py")
+def the_weight_of_the_top_k_has_a_gradient(original: Any, *given: Any, **named: Any) -> Any:
+    class Attached:
+        """Losses that `detach` leaves as they are."""
+
+        def __init__(self, losses: Any) -> None:
+            self.losses, self.dtype = losses, losses.dtype
+
+        def detach(self) -> Any:
+            return self.losses
+
+        def __rmul__(self, weights: Any) -> Any:
+            return weights * self.losses
+
+    softmax = original.__globals__["sampled_softmax"]
+    faulty = seeing(original, sampled_softmax=lambda *scores: Attached(softmax(*scores)))
+    return faulty(*given, **named)
+
+
+@planted("training.used_items:place_weights", "training/test_batches.py")
+def the_weight_of_a_place_has_no_clip(original: Any, data: Any, clip: float) -> Any:
+    return original(data, math.inf)

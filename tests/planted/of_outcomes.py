@@ -1,4 +1,4 @@
-"""Faults of outcomes: their attribution, the unit of the interval, and values without exploration."""
+"""Faults of outcomes: attribution, the unit of the interval, values without exploration, and places."""
 
 import math
 from typing import Any
@@ -58,3 +58,29 @@ def a_log_without_exploration_gets_a_value(original: Any, logged: Any, *given: A
 @planted("data.answers.lift:radius", "data/test_lift.py")
 def the_interval_holds_at_one_look_alone(original: Any, information: float, *given: Any) -> float:
     return 1.96 / math.sqrt(information)
+
+
+@planted("data.answers.places:shown_items", "data/test_places.py")
+def the_items_of_an_answer_have_the_propensity_of_its_first_place(original: Any, answers: Any) -> Any:
+    import polars as pl
+
+    first = pl.col("propensities").list.eval(pl.element().first().repeat_by(pl.len()).explode())
+    return original(answers.with_columns(first))
+
+
+@planted("data.answers.places:shown_items", "data/test_places.py")
+def an_answer_that_is_in_the_log_twice_makes_its_events_twice(original: Any, answers: Any) -> Any:
+    class Every:
+        """Answers whose ids may repeat."""
+
+        def unique(self, *given: Any, **named: Any) -> Any:
+            return answers
+
+    return original(Every())
+
+
+@planted("data.answers.examination:weights_of_shown", "data/test_examination.py")
+def items_that_are_shown_for_their_relevance_count_for_the_examination(original: Any, answers: Any) -> Any:
+    import polars as pl
+
+    return original(answers).with_columns(weight=pl.lit(1.0))

@@ -3,6 +3,7 @@
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from tests.training.conftest import prepared, with_events
 from turret.data.configuration import load_configuration
 from turret.data.prepared import Negatives, PreparedData
 from turret.data.preparing.prepare import prepare
+from turret.data.ranges import ranges
 from turret.data.reading.schema import PrepareConfig
 from turret.tower.towers.user import Context
 from turret.training.batches import batches
@@ -33,7 +35,8 @@ from turret.training.batches.event_times import first_events
 from turret.training.config.experiment import ExperimentConfig, load_experiment
 from turret.training.errors import TrainingError
 from turret.training.evaluation.ranking import histories_of
-from turret.training.model_loss import seen_items
+from turret.training.model_loss import build_objective, seen_items
+from turret.training.objectives.sampled import SampledObjective
 from turret.training.randomness import stream
 from turret.training.run import build_model
 from turret.training.used_items import Targets
@@ -364,6 +367,55 @@ def test_what_is_no_time_is_refused(tmp_path: Path, handmade: PreparedData, sinc
         first_events(log(tmp_path, day), since)
     with pytest.raises(TrainingError, match=r"training\.since = .* needs times, .* \(--time\)"):
         first_events(handmade, since)
+
+
+def answered(data: PreparedData, propensity: float = 0.5) -> PreparedData:
+    """The data in which events are at the places 0 (none) to 3, of which the first two are examined."""
+    places = (np.arange(len(data.event_items)) % 4).astype(np.uint16)
+    return replace(
+        data,
+        places=places,
+        propensities=np.where(places > 0, propensity, np.nan).astype(np.float32),
+        examination=np.array([1.0, 0.5]),
+    )
+
+
+def test_targets_weigh_by_the_examination_of_their_place_up_to_the_clip(loyal: PreparedData) -> None:
+    """Places beyond the last one that was estimated have its weight; events without a place have 1."""
+    data = answered(loyal)
+    positions = np.arange(len(data.event_items))
+    assert data.places is not None
+    for clip, weights in ((10.0, [1.0, 1.0, 2.0, 2.0]), (1.5, [1.0, 1.0, 1.5, 1.5])):
+        experiment = load_experiment("ids", [f"training.examination_clip={clip}"])
+        expected = np.array(weights)[data.places]
+        np.testing.assert_array_equal(Targets.of(experiment, data).weights(positions), expected)
+    assert set(Targets.of(load_experiment("ids", []), data).weights(positions)) == {1.0}
+    with pytest.raises(TrainingError, match=r"has events of no answer log; prepare the data with --answers"):
+        Targets.of(experiment, loyal)
+    with pytest.raises(TrainingError, match=r"explored too little to estimate it; log for longer, or set"):
+        Targets.of(experiment, replace(data, examination=None))
+
+
+def test_targets_have_their_propensities_and_a_loss_that_needs_them_is_refused_without(
+    loyal: PreparedData,
+) -> None:
+    data = answered(loyal)
+    assert data.propensities is not None
+    experiment = load_experiment("ids_sampled", ["objective.loss=top_k_off_policy"])
+    batches = TrainingBatches.of(experiment, data, batch_size=64)
+    batch = batches.collate(batches.spans)
+    positions = ranges(batches.spans.firsts, batches.spans.counts)
+    assert batch.propensities is not None
+    np.testing.assert_array_equal(batch.propensities, data.propensities[positions])
+    assert next(batches.epoch(stream(0, "order", 0))).propensities is not None
+    device = torch.device("cpu")
+    assert isinstance(build_objective(experiment, data, device), SampledObjective)
+    with pytest.raises(
+        TrainingError, match=r"needs the propensities of logged answers, and .* has none; pre"
+    ):
+        build_objective(experiment, loyal, device)
+    with pytest.raises(TrainingError, match="is 1, so the answers explored nothing, and no correction is"):
+        build_objective(experiment, answered(loyal, propensity=1.0), device)
 
 
 def test_the_weight_of_a_target_halves_with_its_age(loyal: PreparedData, handmade: PreparedData) -> None:

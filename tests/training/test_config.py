@@ -125,6 +125,7 @@ NONE: set[str] = set()
 REFUSED = {
     **{name: set(SAMPLERS) for name in CATALOG},
     "sampled_softmax": NONE,
+    "top_k_off_policy": NONE,
     "subset_softmax": NONE,
     "refined_logq": NONE,
     "sampled_softmax_corrected": UNCOUNTED,

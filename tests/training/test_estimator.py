@@ -81,7 +81,8 @@ def test_losses_are_those_of_float32_by_the_vectors_that_towers_round(
         estimate = typed(kind, sampler)
         with torch.autocast("cpu", torch.bfloat16, enabled=under):
             estimate.refresh(tower)
-            out = estimate(users.to(made), torch.arange(6), tower, last_items=torch.arange(6, 12))
+            named = {"propensities": torch.full((6,), 0.01)} if estimate.needs_propensities else {}
+            out = estimate(users.to(made), torch.arange(6), tower, last_items=torch.arange(6, 12), **named)
             estimate.update(tower)
         (gradient,) = torch.autograd.grad(out.loss, items)
         assert out.loss.dtype == torch.float32
@@ -211,6 +212,23 @@ def test_what_does_not_fit_is_refused(arguments: dict[str, Any], sentence: str) 
     loss = getattr(losses, arguments.pop("loss"))()
     with pytest.raises(TrainingError, match=sentence):
         Estimator(loss, sampler and getattr(samplers, sampler)(), **{"items": N, **arguments})
+
+
+def test_propensities_that_are_missing_or_no_probabilities_are_refused() -> None:
+    users, positives, items = vectors(3, 0), torch.arange(3), vectors(N, 1).__getitem__
+    estimate = Estimator(losses.top_k_off_policy(), samplers.uniform(negatives=8), items=N)
+    assert estimate(users, positives, items, propensities=torch.tensor([0.5, math.nan, 1.0])).loss > 0
+    for propensities, sentence in (
+        (None, r"top_k_off_policy needs propensities, \[3\], those of the logged answers; NaN stands for"),
+        (torch.ones(2), r"tensor of the shape \(2,\); give one for each of 3 examples"),
+        (torch.tensor([0.5, 0.0, 1.0]), "give probabilities above 0, or NaN"),
+        (torch.tensor([0.5, 1.5, 1.0]), "give probabilities above 0, or NaN"),
+    ):
+        with pytest.raises(TrainingError, match=sentence):
+            estimate(users, positives, items, propensities=propensities)
+    plain = Estimator(losses.sampled_softmax(), samplers.uniform(negatives=8), items=N)
+    with pytest.raises(TrainingError, match=r"reads no propensities; use losses\.top_k_off_policy, or we"):
+        plain(users, positives, items, propensities=torch.ones(3))
 
 
 def test_shapes_names_and_settings_that_do_not_fit_are_refused() -> None:

@@ -5,7 +5,7 @@ Masks, gradients, extremes and steps of every kind are checked in tests/contract
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -23,6 +23,7 @@ from turret.training.losses.sampled import (
     sampled_softmax,
     sampled_softmax_corrected,
     standard_importance,
+    top_k_off_policy,
 )
 from turret.training.objectives.contract import Loss, LossSettings
 from turret.training.objectives.sampled import DrawLossSettings
@@ -51,6 +52,8 @@ class Formula:
 FORMULAS = [
     Formula(losses.sampled_softmax(), oracle.sampled_softmax, True),
     Formula(losses.sampled_softmax_corrected(), oracle.sampled_softmax_corrected, True, True),
+    Formula(losses.top_k_off_policy(), lambda one: oracle.top_k_off_policy(one, k=10), True),
+    Formula(losses.top_k_off_policy(k=1), lambda one: oracle.top_k_off_policy(one, k=1), True),
     Formula(losses.subset_softmax(), oracle.subset_softmax),
     Formula(losses.standard_importance(), oracle.standard_importance, True),
     Formula(losses.refined_logq(), oracle.refined_logq, True),
@@ -119,6 +122,42 @@ def test_the_whole_catalog_as_the_draw_is_the_full_softmax(loss: Loss, hits: boo
         assert ours[line].item() == pytest.approx(oracle.full(row, positive), rel=1e-12)
         np.testing.assert_allclose(gradient[line], oracle.full_gradient(row, positive), atol=1e-12)
     torch.testing.assert_close(ours, full_softmax(scores, positives), rtol=1e-12, atol=1e-12)
+
+
+def test_importance_weights_are_by_propensities_clipped_and_one_without_an_answer() -> None:
+    batch = scored()
+    propensities = [0.9, 0.004, 1.0, math.nan, 0.2]
+    ours = top_k_off_policy(
+        batch.positive,
+        batch.drawn,
+        batch.with_draw(propensities=torch.tensor(propensities)).draw,
+        k=3,
+        clip=5,
+    )
+    expected = [
+        oracle.top_k_off_policy(example, 3, None if math.isnan(propensity) else propensity, clip=5.0)
+        for example, propensity in zip(batch.examples(), propensities, strict=True)
+    ]
+    np.testing.assert_allclose(ours, expected, rtol=1e-6)  # propensities are float32
+    unclipped = [oracle.top_k_off_policy(batch.examples()[1], 3, 0.004, clip=math.inf), expected[1]]
+    assert unclipped[0] > 1.5 * unclipped[1]
+
+
+@pytest.mark.parametrize("k", [1, 2, 8])
+def test_the_gradient_is_that_of_the_reward_of_k_items_whichever_version_was_logged(k: int) -> None:
+    """Chen et al. 2019, eq. 2 and section 4.3: of the chance 1 - (1 - P)^k that k draws have an item.
+
+    The expectation over logged answers is exact: each item comes with its propensity.
+    """
+    rewards = torch.tensor([0.0, 1.0, 0.5, 2.0, 0.1], dtype=torch.float64)
+    scores = SCORES.clone().requires_grad_()
+    chances = 1 - (1 - (scores.exp() / scores.exp().sum())) ** k
+    (expected,) = torch.autograd.grad((rewards * chances).sum(), scores)
+    for propensities in (P, UNEQUAL):
+        draw = replace(whole_catalog(EVERYTHING), propensities=propensities)
+        ours = top_k_off_policy(scores, scores.expand(5, 5), draw, k=k, clip=1e6)
+        (gradient,) = torch.autograd.grad((propensities * rewards * ours).sum(), scores)
+        np.testing.assert_allclose(-gradient, expected, rtol=1e-9, atol=1e-12)
 
 
 def expected_sum(q: Tensor, drawn_from: Tensor, size: int) -> float:

@@ -171,7 +171,7 @@ def test_the_command_refuses_a_log_that_says_nothing_about_a_version(tmp_path: P
     unknown = invoke(
         "outcomes", *words, "--value", "weight", "--items", shop.bundles / "ids", folder=tmp_path
     )
-    assert "--value weight: no item of" in unknown.stderr
+    assert "no item of ids has a number in the field 'weight'; name another field" in unknown.stderr
     valued = output(
         "outcomes", *words, "--value", "price", "--items", shop.bundles / "ids", "--json", folder=tmp_path
     )

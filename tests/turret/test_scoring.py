@@ -392,6 +392,32 @@ def test_a_run_without_a_complete_part_binds_no_later_one(shop: Shop, tmp_path: 
     assert score(Run(bundle, users, target, {"k": 4})).rows == 4
 
 
+def test_each_line_of_json_is_read_as_it_is(shop: Shop, served: TestClient, tmp_path: Path) -> None:
+    """Also the first one with kinds, with a time or with another column, behind many without."""
+    path = tmp_path / "u.jsonl"
+    plain: list[Row] = [{"user_id": number, "history": ["i0001"], "at": AT} for number in range(150)]
+    others: list[Row] = [
+        {"user_id": "a", "history": [{"item": "i0001", "kind": "purchase"}, "i0002"], "at": AT},
+        {"user_id": "b", "history": ["i0002"], "history_times": ["2026-01-01"], "at": AT},
+    ]
+    rows = [*({**row, "history": []} for row in plain), *others]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    scored = turret.load(shop.bundles).score(users=path, k=4)
+    answers = over_http(
+        served, [{"k": 4, "exclude": ["i0005"], **row, "user_id": str(row["user_id"])} for row in others]
+    )
+    of_others = turret.load(shop.bundles).score(users=path, k=4, exclude=["i0005"])
+    check_equal(of_others.filter(pl.col("user_id").is_in(["a", "b"])), answers)
+    assert scored["user_id"].n_unique() == 152
+    for line, words in (
+        ('{"user_id": "c", "history": [], "age": 3}', "has a column 'age' that no request has"),
+        ("[1]", "can't be read|no JSON object"),
+    ):
+        path.write_text("".join(json.dumps(row) + "\n" for row in plain) + line + "\n")
+        with pytest.raises(TurretError, match=words):
+            turret.load(shop.bundles).score(users=path)
+
+
 def test_times_of_a_parquet_file_are_those_of_its_column(shop: Shop, tmp_path: Path) -> None:
     """Times and dates count as their texts in ISO 8601."""
     row = {"user_id": "u1", "history": ["i0001", "i0002"], "at": datetime(2026, 1, 5, 12)}

@@ -1,6 +1,7 @@
 """Baskets: the sessions of prepared data in place of its users, as examples without an order."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,7 +57,11 @@ def baskets_of(data: PreparedData) -> PreparedData:
     positions, sizes, parts = positions[(sizes > 1)[baskets]], sizes[sizes > 1], parts[sizes > 1]
     ends = np.cumsum(sizes)
     _put_last(positions, ends - sizes, ends, parts)
-    user_count, kinds, weights = len(sizes), data.kinds, data.weights
+    user_count = len(sizes)
+    optional: dict[str, Any] = {
+        name: None if (values := getattr(data, name)) is None else values[positions]
+        for name in ("weights", "kinds", "places", "propensities")
+    }
     counts = Counts(events=len(positions), users=user_count, items=len(data.item_ids))
     updates = {"counts": counts, "user_features": [], "negatives": None}
     return replace(
@@ -65,8 +70,7 @@ def baskets_of(data: PreparedData) -> PreparedData:
         event_items=data.event_items[positions],
         offsets=np.append(0, ends),
         times=data.times[positions],
-        weights=None if weights is None else weights[positions],
-        kinds=None if kinds is None else kinds[positions],
+        **optional,
         splits=np.column_stack([ends - (parts > 0), ends - (parts > 1)]),
         train_ends=np.where(parts > 0, ends - sizes, ends),
         users=Vocabulary(range(user_count)),

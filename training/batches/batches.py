@@ -67,6 +67,8 @@ class Batch:
         negatives: int64 [B, K], the given negatives of each target, -1 for none; None where they aren't read.
         negative_weights: float32 [B, K], the weights of the negatives.
         groups: int64 [B], the number of each query's answer if items may share answers; else None.
+        propensities: float32 [B], those of the targets in the answers that led to them, NaN for none; None
+            for data without an answer log.
         is_padding: whether the examples have weight zero and stand in for no examples: a process without a
             part of a batch still takes part in the step.
     """
@@ -78,6 +80,7 @@ class Batch:
     negatives: Tensor | None = None
     negative_weights: Tensor | None = None
     groups: Tensor | None = None
+    propensities: Tensor | None = None
     is_padding: bool = False
 
     @property
@@ -223,6 +226,7 @@ class TrainingBatches:
         if self.negatives is not None:
             negatives, negative_weights = padded_negatives(self.negatives, targets)
         owners, read = np.repeat(spans.users, lengths), self._count(spans.contexts, spans.stops)
+        logged = self.data.propensities
         return Batch(
             histories=self._histories(spans, targets, read),
             owners=torch.from_numpy(np.repeat(spans.users, read)),
@@ -231,6 +235,7 @@ class TrainingBatches:
             negatives=negatives,
             negative_weights=negative_weights,
             groups=None if self.groups is None else torch.from_numpy(self.groups[owners]),
+            propensities=None if logged is None else torch.from_numpy(logged[targets]),
         )
 
     def _count(self, firsts: Positions, ends: Positions) -> Positions:

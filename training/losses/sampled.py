@@ -4,8 +4,10 @@ A loss is at least zero unless its docstring says otherwise, and exactly zero wh
 """
 
 import math
+from typing import Annotated
 
 import torch
+from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import softplus
 
@@ -74,6 +76,51 @@ def sampled_softmax_corrected(positive: Tensor, drawn: Tensor, draw: Draw) -> Te
         tensor([0.4076])
     """
     return sampled_softmax(positive - draw.positive_log_count, drawn, draw)
+
+
+@loss("top_k_off_policy", needs_propensities=True, other_positives="kept")
+def top_k_off_policy(
+    positive: Tensor,
+    drawn: Tensor,
+    draw: Draw,
+    *,
+    k: Annotated[int, Field(strict=True, ge=1, le=10_000)] = 10,
+    clip: Annotated[float, Field(gt=0.0, le=1e6)] = 20.0,
+) -> Tensor:
+    """-w log P_y, w = min(P_y / p, clip) k (1 - P_y)^(k - 1), with no gradient through the weight w.
+
+    P_y is the positive's probability under the softmax, of which -log P_y is the `sampled_softmax`, and p the
+    propensity with which the logged answer showed the item. A sum of the losses, weighted by rewards, has the
+    gradient of the expected reward of k items that the model would draw from P, estimated from the answers of
+    other versions. Examples that no answer led to have an importance weight P_y / p of 1. The value says
+    little: it falls where P_y falls to zero, too. An item that the answers could not show has no examples.
+
+    Args:
+        positive: float [B], the scores s_y of the positives.
+        drawn: float [B, K], the scores s_j of the candidates.
+        draw: the candidates, with l_j, the logs of their expected counts, and the propensities.
+        k: the number of items of an answer; 1 is the plain correction.
+        clip: the greatest importance weight, which bounds the variance at the price of a bias.
+
+    Returns:
+        float [B], the loss of each example.
+
+    Source: Chen et al. 2019, eq. 2-4 and section 4.3; clipped as in section 4.4.
+
+    Example, with two of ten items drawn evenly:
+
+        >>> ids, log_q, positives = torch.tensor([3, 7]), torch.full((10,), -2.3026), torch.tensor([5])
+        >>> draw = drawn_with_replacement(ids, log_q, positives)
+        >>> top_k_off_policy(torch.tensor([2.0]), torch.tensor([[1.0, 0.0]]), draw, k=2)
+        tensor([1.7995])
+    """
+    losses = sampled_softmax(positive, drawn, draw)
+    minus_log = losses.detach()
+    weights = k * (-torch.expm1(-minus_log)) ** (k - 1)
+    if draw.propensities is not None:
+        importance = ((-minus_log).exp() / draw.propensities).clamp(max=clip)
+        weights = weights * importance.nan_to_num(nan=1.0)
+    return weights.to(losses.dtype) * losses
 
 
 @loss("subset_softmax", other_positives="kept")

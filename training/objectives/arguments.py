@@ -111,6 +111,28 @@ def check_rows(name: str, rows: Tensor, shape: tuple[int, ...], end: int, first:
         raise TrainingError(f"{name} has the row {int(rows[outside][0])}; give rows {first} to {end - 1}.")
 
 
+def check_propensities(propensities: Tensor | None, loss: str, is_needed: bool, size: int) -> None:
+    """Raise TrainingError for propensities [B] that the loss needs and has not, or can't use."""
+    if propensities is None:
+        if is_needed:
+            raise TrainingError(
+                f"losses.{loss} needs propensities, [{size}], those of the logged answers; NaN stands for an "
+                "example that no answer led to."
+            )
+        return
+    check_tensors(propensities=propensities)
+    if not is_needed:
+        raise TrainingError(f"losses.{loss} reads no propensities; use losses.top_k_off_policy, or weights.")
+    if propensities.shape != (size,) or not propensities.is_floating_point():
+        raise TrainingError(
+            f"propensities is {described(propensities)}; give one for each of {size} examples."
+        )
+    if ((propensities <= 0) | (propensities > 1)).any():
+        raise TrainingError(
+            "propensities has a number outside of 0 to 1; give probabilities above 0, or NaN."
+        )
+
+
 def weights_of(weights: Tensor | None, users: Tensor) -> Tensor:
     """The weights [B] in the type of the user vectors; ones where there are none."""
     if weights is None:

@@ -131,6 +131,7 @@ class Examples:
         groups: int64 [B], the user vector of each example; None where U = B and each has its own.
         seen: the items that each example's user has used; None unless the objective masks them.
         gathered: the examples of all processes, where there are several and the sampler draws from the batch.
+        propensities: [B], as in `Draw`.
     """
 
     users: Tensor
@@ -146,6 +147,7 @@ class Examples:
     groups: Tensor | None = None
     seen: SeenItems | None = None
     gathered: GatheredBatch | None = None
+    propensities: Tensor | None = None
 
     @property
     def shares(self) -> Tensor:
@@ -218,6 +220,8 @@ class LossSettings(Settings, ABC):
     other_positives: ClassVar[Literal["kept", "corrected", "masked"]] = "masked"
     """With several positives of a user vector, how the loss of each has the others: as terms of the sum that
     are kept as they are, as terms that are corrected like the positive, or not at all."""
+    needs_propensities: ClassVar[bool] = False
+    """Whether the loss weighs examples by the propensities of logged answers."""
     servable: ClassVar[bool] = True
     """Whether the trained model ranks items by an inner product."""
     masks_seen: ClassVar[bool] = True

@@ -140,6 +140,8 @@ class SampledObjective(Objective):
         # Expected counts need float32, also where autocast computes the towers in bfloat16.
         with torch.autocast(users.device.type, enabled=False):
             draw = self.sampler.draw(users.float(), examples.positives, context)
+        if examples.propensities is not None:
+            draw = replace(draw, propensities=examples.propensities)
         if examples.seen is not None:
             draw = replace(draw, valid=draw.valid & ~examples.seen.among(draw.ids))
         if self.settings.keeps_hits:
@@ -251,6 +253,7 @@ def one_for_each_positive(batch: Examples, targets: Tensor | None) -> tuple[Exam
         positives=positives[present],
         weights=batch.weights[owners] * targets[present].to(batch.weights),
         last_items=None if batch.last_items is None else batch.last_items[owners],
+        propensities=None if batch.propensities is None else batch.propensities[owners],
         others=numbers[owners].gather(1, rest[columns]),
         negatives=None if batch.negatives is None else batch.negatives[owners],
     )

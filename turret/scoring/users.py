@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+import orjson
 import polars as pl
 
 from turret.data.errors import ColumnError, DataError, SourceError, brief, shown
@@ -18,7 +19,8 @@ from turret.service.ranking.query import NO_HISTORY, Query, make_query
 
 Load = Callable[[], Block]
 Value = TypeVar("Value")
-FORMS = (".parquet", ".csv", ".jsonl", ".ndjson")
+_JSON = (".jsonl", ".ndjson")
+FORMS = (".parquet", ".csv", *_JSON)
 
 
 class UserSource(Protocol):
@@ -107,8 +109,9 @@ def scan(path: Path) -> pl.LazyFrame:
         return pl.scan_parquet(path, glob=False)
     if path.suffix == ".csv":
         return pl.scan_csv(path, glob=False, infer_schema=False)
-    if path.suffix in FORMS:
-        return pl.scan_ndjson(path)
+    if path.suffix in _JSON:
+        # Of all rows: one far below may be the first with a time, or with an id that is no number.
+        return pl.scan_ndjson(path, infer_schema_length=None)
     raise SourceError(f"{path}: its name should end in one of {', '.join(FORMS)}, which says how to read it")
 
 
@@ -131,9 +134,27 @@ def damage_told(path: Path) -> Iterator[None]:
 def rows_of_file(path: Path, size: int, column: str | None = None) -> Iterator[dict[str, Any]]:
     """Yield the rows of a table, some `size` of them in memory. Raises SourceError for a damaged one."""
     table = scan(path) if column is None else _column(path, column)
+    if path.suffix in _JSON:
+        yield from _rows_of_json(path, column)
+        return
     with damage_told(path):
         for frame in table.collect_batches(chunk_size=size, maintain_order=True):
             yield from frame.iter_rows(named=True)
+
+
+def _rows_of_json(path: Path, column: str | None) -> Iterator[dict[str, Any]]:
+    """Yield the objects of JSON lines as they are: a column of one type would make texts of objects."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                row = orjson.loads(line)
+            except ValueError as error:
+                raise SourceError(f"line {number} of {path} is not JSON ({error}); write it again") from None
+            if not isinstance(row, dict):
+                raise SourceError(f"line {number} of {path} is no JSON object; write one with a user_id")
+            yield row if column is None else {column: row.get(column)}
 
 
 def _column(path: Path, name: str) -> pl.LazyFrame:

@@ -36,6 +36,8 @@ class Draw:
             example's positive, such as its own place in a batch; expected counts describe all others.
         shared: the number of leading columns of [B, K] `ids` that are the same for every example, which one
             product scores; [K] `ids` are all shared.
+        propensities: float [B], the probability with which the logged answer showed each example's positive,
+            NaN for an example that no answer led to; None where no example has one.
     """
 
     ids: Tensor
@@ -45,6 +47,7 @@ class Draw:
     stored: Tensor | None = None
     held: tuple[Tensor, Tensor] | None = None
     shared: int = 0
+    propensities: Tensor | None = None
 
     @property
     def masked_count(self) -> Tensor:
