@@ -23,8 +23,10 @@ Part = Literal["train", "validation", "test"]
 PARTS: tuple[Part, ...] = ("train", "validation", "test")
 HistoryEnd = Literal["validation", "test", "end"]
 
+CONTEXT_FEATURES, CONTEXTS = "context_features", "contexts.json"
 LOOSE = "loose_negatives"  # the folder of the negatives that belong to no event
 COLD_ITEMS, _COLD_VECTORS = "cold_items.json", "cold_vectors.{}.npy"
+NO_FEATURES = Features(0, (), {})
 _USERS_PER_BLOCK = 65536
 
 
@@ -130,7 +132,9 @@ class PreparedData:
     `kinds` int8 [E] are codes of the manifest's kinds (`data.kinds.read_kinds`), None where all events are
     alike; events of kinds that are no targets are read in histories, and are never a next item. `sessions`
     int32 [E] number the sessions of each user from 0, -1 for an event without one; None for a log that names
-    no sessions. `train_ends` int64 [U] are the ends of the train part where they are not `splits[:, 0]`.
+    no sessions. `contexts` int32 [E] are rows of `context_features`, the features of the distinct contexts,
+    of which row 0 is the unknown one; None for a log without them. `train_ends` int64 [U] are the ends of the
+    train part where they are not `splits[:, 0]`.
     """
 
     folder: Path
@@ -149,6 +153,8 @@ class PreparedData:
     kinds: NDArray[np.int8] | None = None
     sessions: NDArray[np.int32] | None = None
     train_ends: NDArray[np.int64] | None = None
+    contexts: NDArray[np.int32] | None = None
+    context_features: Features = NO_FEATURES
 
     @classmethod
     def open(cls, folder: Path) -> "PreparedData":
@@ -167,6 +173,7 @@ class PreparedData:
             dtypes |= {"weights": "float32"} if manifest.has_weights else {}
             dtypes |= {"kinds": "int8"} if manifest.kinds else {}
             dtypes |= {"sessions": "int32"} if "sessions.npy" in manifest.files else {}
+            dtypes |= {"contexts": "int32"} if manifest.context_features else {}
             arrays = {name: open_array(folder / f"{name}.npy", dtype) for name, dtype in dtypes.items()}
             return cls(
                 folder=folder,
@@ -184,6 +191,10 @@ class PreparedData:
                 negatives=None if manifest.negatives is None else Negatives.open(folder, manifest, times),
                 kinds=arrays.get("kinds"),
                 sessions=arrays.get("sessions"),
+                contexts=arrays.get("contexts"),
+                context_features=(
+                    Features.open(folder / CONTEXT_FEATURES) if manifest.context_features else NO_FEATURES
+                ),
             )
 
     @property
@@ -268,6 +279,21 @@ class PreparedData:
         """Return the features of `user` (a row) as a request has them, with the text of a query."""
         values = self.user_features.raw(user)
         return {QUERY: self.query_text(user), **values} if self.has_queries else values
+
+    def request_contexts(self, users: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the assumed contexts of requests by `users` [S] after their events up to `ends` [S]: [S].
+
+        A request has the context of the user's next event; after the last event, that of the last one.
+        """
+        assert self.contexts is not None
+        return self.contexts[np.minimum(ends, self.offsets[users + 1] - 1)].astype(np.int64)
+
+    def context_values(self, user: int, end: int) -> dict[str, Any]:
+        """Return the context of a request by `user` (a row) after the events up to `end`, as it is sent."""
+        if self.contexts is None:
+            return {}
+        (row,) = self.request_contexts(np.array([user]), np.array([end])).tolist()
+        return self.context_features.raw(row) if row else {}
 
     def query_text(self, user: int) -> str:
         """Return the text of a query (a row)."""

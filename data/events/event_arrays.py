@@ -21,7 +21,8 @@ class Events:
     `parts` int8 [E] (0 train, 1 validation, 2 test) where the source states the part of each event, `labels`
     int8 [E] (1, or 0 for a negative) where it has negatives, `kinds` int8 [E] codes (`data.kinds`) where
     events have kinds with a meaning, and `sessions` [E] where the log names sessions: hashes of their ids
-    (int64), or numbers within a user (int32, `data.events.sessions`), -1 for none.
+    (int64), or numbers within a user (int32, `data.events.sessions`), -1 for none. `contexts` int32 [E]
+    number the distinct contexts where the log has columns of contexts.
     """
 
     users: NDArray[np.int32]
@@ -32,6 +33,7 @@ class Events:
     labels: NDArray[np.int8] | None = None
     kinds: NDArray[np.int8] | None = None
     sessions: NDArray[np.int64] | NDArray[np.int32] | None = None
+    contexts: NDArray[np.int32] | None = None
 
     def __len__(self) -> int:
         return len(self.users)

@@ -39,6 +39,7 @@ from turret.data.events.events import read_events, validate
 from turret.data.events.ids import as_keys
 from turret.data.events.labels import check_labels
 from turret.data.events.log import Log
+from turret.data.features.columns import Features
 from turret.data.files import locked, new_folder, tried_lock
 from turret.data.histories.histories import Histories, build_histories
 from turret.data.histories.partition import partition
@@ -58,6 +59,7 @@ from turret.data.manifest import (
 )
 from turret.data.object_stores import TABLE, Place, local_copies, with_urls
 from turret.data.preparing.catalogs import EntityTable, read_entity_table, write_catalogs
+from turret.data.preparing.contexts import leaks_of, with_context, write_contexts
 from turret.data.preparing.log_sources import choose_kinds, choose_sources, columns_of
 from turret.data.preparing.prepare_warnings import count_repeats, doubtful_rows, prepare_warnings
 from turret.data.progress import LOGGER, progress
@@ -103,7 +105,7 @@ def prepare(
         # The work folder is removed with `folder`.
         with (
             tempfile.TemporaryDirectory(dir=folder) as work,
-            nullcontext((LOCAL, read_events)) if engine is None else _spark(engine) as (reader, read),
+            nullcontext((LOCAL, read_events)) if engine is None else _spark(engine, config) as (reader, read),
         ):
             for url in copies:
                 if reader.write_table is not None and str(url).startswith(TABLE):
@@ -135,15 +137,20 @@ def prepare(
 
 
 Reader = Callable[
-    [Log, Path], tuple["EventFiles | SparkEvents", pl.Series, pl.Series, Counter[str], Counter[int]]
+    [Log, Path],
+    tuple["EventFiles | SparkEvents", pl.Series, pl.Series, pl.Series, Counter[str], Counter[int]],
 ]
 _MASTERS = "local, local[THREADS], spark://HOST:PORT, sc://HOST:PORT (Spark Connect), yarn or k8s://URL"
 _MASTER = re.compile(r"local(\[(\d+|\*)\]|-cluster\[\d+,\d+,\d+\])?|yarn|(spark|sc|k8s)://.+")
 
 
 @contextmanager
-def _spark(engine: str) -> Iterator[tuple[Engine, Reader]]:
+def _spark(engine: str, config: PrepareConfig) -> Iterator[tuple[Engine, Reader]]:
     """Yield the executors of the Spark master `engine`, and the function that reads a log by them."""
+    if config.context:
+        raise ConfigurationError(
+            f"--context {config.context[0]} is not read by Spark; leave out --engine, or the context"
+        )
     if not _MASTER.fullmatch(engine):  # this error needs no PySpark
         raise ConfigurationError(f"--engine {engine!r} is no Spark master; give {_MASTERS}")
     from turret.data.spark.engine import SparkEngine
@@ -159,8 +166,8 @@ class IngestedSource:
     """A source with the columns of each log, its validated rows, and its events in the order of the source.
 
     Users and items of `events` are positions in `user_ids` and `item_ids`, the distinct ids (Int64 or
-    String). `bad_events` are the bad rows of the events, and `doubts` the sentences of the log and of
-    `doubtful_rows`.
+    String), and contexts are positions in `context_keys`. `bad_events` are the bad rows of the events, and
+    `doubts` the sentences of the log and of `doubtful_rows`.
     """
 
     source: Source
@@ -169,6 +176,7 @@ class IngestedSource:
     events: "EventFiles | SparkEvents"
     user_ids: pl.Series
     item_ids: pl.Series
+    context_keys: pl.Series
     items: EntityTable | None
     users: EntityTable | None
     bad_events: list[BadRows]
@@ -215,14 +223,16 @@ def ingest_source(
         users = read_entity_table(source.users, settings.user_id, columns.user, "user", form)
     catalog = None if items is None else items.ids
     logs, kinds, note = choose_kinds(config, logs, is_continued, engine)
+    if config.context:
+        logs = with_context(logs, config.context, is_continued)
     log = validate(logs, kinds, config.filters, catalog, (), engine)
-    events, user_ids, item_ids, verdicts, labels = read(log, work)
+    events, user_ids, item_ids, context_keys, verdicts, labels = read(log, work)
     # Rows of other systems, and of rare kinds, may have times in another format.
     while any(verdict.endswith(UNREADABLE_TIME) for verdict in verdicts):
         if not (forms := log.further_forms(verdicts)):
             break
         log = validate(logs, kinds, config.filters, catalog, forms, engine)
-        events, user_ids, item_ids, verdicts, labels = read(log, work)
+        events, user_ids, item_ids, context_keys, verdicts, labels = read(log, work)
     log = replace(log, notes=(*log.notes, note)) if note else log
     if config.queries is not None and catalog is not None:
         # Every answer is ranked, also one that no query has.
@@ -244,6 +254,7 @@ def ingest_source(
         events,
         user_ids,
         item_ids,
+        context_keys,
         items,
         users,
         bad_rows,
@@ -324,12 +335,16 @@ def complete(
     users, items, notes = write_catalogs(
         folder, config, ingested.source, ingested.items, ingested.users, histories, splits
     )
-    user_features, item_features = (
+    contexts, leaks = Features(0, (), {}), list[str]()
+    if config.context:
+        contexts = write_contexts(folder, config, ingested.context_keys, ingested.log.path, users)
+        leaks = leaks_of(folder, contexts, histories, splits)
+    user_features, item_features, context_features = (
         [
             FeatureSummary(name=feature.name, kind=feature.kind, size=feature.size)
             for feature in entities.features
         ]
-        for entities in (users, items)
+        for entities in (users, items, contexts)
     )
     repeats = count_repeats(
         histories, splits, time.kind == "timestamp", columns.kind is not None, ingested.log.kinds
@@ -338,13 +353,15 @@ def complete(
     warnings = prepare_warnings(
         ingested.source, ingested.log, ingested.logs[0].columns, histories, repeats, doubts
     )
-    names, sentences = [path.as_posix() for path in sources], [*notes, *warnings]
+    names, sentences = [path.as_posix() for path in sources], [*notes, *leaks, *warnings]
     if copies:
         names, sentences = ([with_urls(text, copies) for text in texts] for texts in (names, sentences))
     manifest = DataManifest(
         counts=Counts(events=len(histories), users=len(histories.users), items=len(histories.items)),
         columns=columns if config.queries is None else columns.model_copy(update={"time": None}),
-        settings=json.loads(text_without_credentials(config.model_dump_json())),
+        settings=json.loads(
+            text_without_credentials(config.model_dump_json(exclude=None if config.context else {"context"}))
+        ),
         sources=dict(zip(names, sources.values(), strict=True)),
         bad_rows=ingested.bad_rows,
         removed=[*ingested.removed, *histories.removed],
@@ -363,6 +380,7 @@ def complete(
         visit_repeat_share=repeats.in_visit,
         user_features=user_features,
         item_features=item_features,
+        context_features=context_features,
         catalog_time=None if ingested.items is None else _catalog_time(ingested.items.path),
         files=files,
         fingerprint=fingerprint(files, time.kind, ingested.log.kinds),

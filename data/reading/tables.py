@@ -143,11 +143,15 @@ class Source:
 
 @dataclass(frozen=True)
 class LogSource:
-    """One source of a log: its tables with the part of each, the columns by role, and its settings."""
+    """One source of a log: its tables with the part of each, the columns by role, and its settings.
+
+    `context` has the columns of the contexts of all sources, some of which this source may lack.
+    """
 
     parts: tuple[tuple[int | None, Table], ...]
     columns: Columns
     settings: SourceSettings
+    context: tuple[str, ...] = ()
 
     @property
     def path(self) -> Path:
