@@ -31,12 +31,15 @@ class UserTowerSettings(Settings):
     """The settings of every user tower. A subclass names its `kind` as a `Literal` and adds its own settings.
 
     `history_length` is the number of newest items that the tower reads. `kinds` weighs each of them by the
-    kind of its event, where the data has several kinds (`tower.towers.model.KindLayer`).
+    kind of its event, where the data has several kinds (`tower.towers.model.KindLayer`). `context_features`
+    names the prepared columns of contexts that change a vector (`tower.towers.context.ContextLayer`); `"all"`
+    is all of them.
     """
 
     kind: str
     history_length: Length = 50
     features: FeatureNames = ()
+    context_features: FeatureNames = ()
     feature_width: Width = 8
     dropout: Rate = 0.1
     kinds: bool = True

@@ -67,6 +67,7 @@ def baskets_of(data: PreparedData) -> PreparedData:
         times=data.times[positions],
         weights=None if weights is None else weights[positions],
         kinds=None if kinds is None else kinds[positions],
+        contexts=None if data.contexts is None else data.contexts[positions],
         splits=np.column_stack([ends - (parts > 0), ends - (parts > 1)]),
         train_ends=np.where(parts > 0, ends - sizes, ends),
         users=Vocabulary(range(user_count)),
