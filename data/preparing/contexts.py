@@ -30,6 +30,7 @@ _MOST_HOURS = 50
 # A column leaks the item where it halves the bits of an item; a device or a page takes a few percent.
 _LEAK = 0.5
 _MOST_EVENTS = 1 << 20
+_MOST_CONTEXTS = 1 << 20  # each is held in memory, with its features
 _KNOWN_AFTER = ("item", "weight", "quantity", "kind", "label", "negatives")
 
 
@@ -74,13 +75,18 @@ def write_contexts(
 
     The events in `folder` have positions in `keys`; their contexts become rows in the order of the keys,
     after row 0, the unknown context. Raises ColumnError for a column with the name of a feature of `users`,
-    and for values that are not of their kind.
+    for values that are not of their kind, and for too many contexts.
     """
     contexts = np.load(folder / "contexts.npy", mmap_mode="r+")
     is_used = np.zeros(len(keys), dtype=np.bool_)
     for first in range(0, len(contexts), PIECE):
         is_used[contexts[first : first + PIECE]] = True
     used = keys.filter(pl.Series(is_used))
+    if len(used) > _MOST_CONTEXTS:
+        raise ColumnError(
+            f"--context: events have {len(used):,} distinct contexts, and the most is {_MOST_CONTEXTS:,}; "
+            "leave a column of ids or of exact numbers out, or round it"
+        )
     texts = [NO_CONTEXT, *used.filter(used != NO_CONTEXT).sort()]
     row_of = {text: row for row, text in enumerate(texts)}
     rows = np.array([row_of.get(text, 0) for text in keys], dtype=np.int32)

@@ -136,7 +136,7 @@ def test_a_column_that_tells_the_item_is_named_as_a_leak(tmp_path: Path) -> None
         prepare_as(tmp_path / "other", source=shop, columns__weight="price", context=["price"])
 
 
-def test_a_context_that_can_not_be_read_is_refused(tmp_path: Path) -> None:
+def test_a_context_that_can_not_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "log.csv").write_text(LOG)
     (tmp_path / "users.csv").write_text("user_id,device\nu1,phone\nu2,desk\nu3,desk\n")
     settings: dict[str, Any] = {"source": tmp_path / "log.csv", "context": ["device"]}
@@ -154,3 +154,6 @@ def test_a_context_that_can_not_be_read_is_refused(tmp_path: Path) -> None:
             prepare_as(tmp_path / "data", **{**settings, **changed})
     with pytest.raises(ConfigurationError, match="name the columns with --query-context"):
         prepare_as(tmp_path / "data", queries__source=tmp_path / "log.csv", context=["device"])
+    monkeypatch.setattr("turret.data.preparing.contexts._MOST_CONTEXTS", 1)
+    with pytest.raises(ColumnError, match="events have 4 distinct contexts, and the most is 1"):
+        prepare_as(tmp_path / "data", **settings)

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from tests.support.service_app import ids, recommended, serving
 from tests.training.conftest import prepared, trained
@@ -17,8 +19,12 @@ from turret.data.prepared import PreparedData
 from turret.model import load
 from turret.tower.bundle.golden import load_golden, mean_overlap
 from turret.training.config.experiment import ExperimentConfig
+from turret.training.errors import TrainingError
+from turret.training.evaluation.ranking import user_vectors
 from turret.training.export.export import export
+from turret.training.run import build_model
 from turret.training.verdict.verdict import unread_context
+from turret.training.warm_start import ParentBundle, warm_start_weights
 
 ITEMS, DEVICES = 60, ("desktop", "mobile")
 EXPERIMENT: dict[str, Any] = {
@@ -111,7 +117,7 @@ def test_a_context_that_the_version_does_not_read_is_refused_with_the_names_of_t
 ) -> None:
     with serving(measured.bundles) as client:
         for body, message in (
-            ({"context": {"place": "home"}}, "this model's context is device; leave this out"),
+            ({"context": {"place": "home"}}, "the context that this model reads is device; leave this out"),
             ({"context": {"device": ["mobile"]}}, "this feature takes one value"),
             ({"features": {"device": "mobile"}}, "this is of the request: send it in `context`"),
         ):
@@ -156,3 +162,22 @@ def test_a_verdict_names_a_context_that_no_tower_reads(measured: Measured) -> No
     unread = unread_context(ExperimentConfig(), measured.data)
     assert unread is not None
     assert "device" in unread["sentence"]
+
+
+def test_a_warm_start_keeps_the_vectors_of_known_contexts(measured: Measured, tmp_path: Path) -> None:
+    """Also where a new device comes first among the values; a tower without them is refused."""
+    rows = [{**row, "device": "a tablet"} if row["user"] == "u1" else row for row in shop_log()]
+    data = prepared(tmp_path, rows, context=["device"])
+    parent = ParentBundle.open(measured.bundles / "v1")
+    now = build_model(measured.experiment, data).eval()
+    warm_start_weights(now, data, parent)
+    then = build_model(measured.experiment, measured.data).eval()
+    then.load_state_dict(load_file(measured.bundles / "v1" / "model.safetensors"), strict=False)
+    users = np.array([0, 5, 9])
+    vectors = [
+        user_vectors(model, model.catalog_vectors(), known, users, "test")
+        for model, known in ((now, data), (then, measured.data))
+    ]
+    torch.testing.assert_close(*vectors, rtol=0, atol=1e-5)
+    with pytest.raises(TrainingError, match=r"tower\.user\.context_features: the bundle .* reads device"):
+        parent.check(measured.experiment.tower, {"item": (), "user": (), "context": ()})

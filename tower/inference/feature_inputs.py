@@ -149,18 +149,14 @@ class FeatureInputs:
         self, position: int, features: Mapping[str, object], context: Mapping[str, object]
     ) -> None:
         """Raise EncodingError for `features` of the context, and for other features in `context`."""
-        known = ", ".join(self._context)
-        unread = f"this model's context is {known}; leave this out" if known else ""
-        unread = unread or "this model reads no context of a request; leave this out"
+        unread = f"the context that this model reads is {', '.join(self._context) or 'none'}; leave this out"
+        elsewhere = "this is of the request: send it in `context`"
+        fields = (("context", context, unread), ("features", features, elsewhere))
         faults = [
-            EncodingError(position, f"context.{name}", value, unread)
-            for name, value in context.items()
-            if name not in self._context
-        ]
-        faults += [
-            EncodingError(position, f"features.{name}", value, "this is of the request: send it in `context`")
-            for name, value in features.items()
-            if name in self._context
+            EncodingError(position, f"{field}.{name}", value, message)
+            for field, values, message in fields
+            for name, value in values.items()
+            if (name in self._context) == (field == "features")
         ]
         if faults:
             raise first_with_others(faults)
