@@ -77,11 +77,14 @@ def test_a_kind_is_told_by_the_values_or_stated(prepared: Prepare) -> None:
     assert raw == {**numbers, "pages": ["a", "b"], "tags": ["red", "blue"], "is_app": "true"}
 
 
-def test_appended_events_give_the_data_of_both_logs_in_one(tmp_path: Path) -> None:
-    """The log has the columns of other tests, of which w is a page here, and event a device."""
+@pytest.mark.parametrize("kinds", [(), ("d0", "d1=signal", "d2=negative")], ids=["alike", "of kinds"])
+def test_appended_events_give_the_data_of_both_logs_in_one(tmp_path: Path, kinds: tuple[str, ...]) -> None:
+    """The log has the columns of other tests, of which w is a page here, and event a device or a kind."""
     pick = random.Random(4).randrange
     rows = [(pick(12), pick(8), 1_700_000_000 + place, f"p{pick(4)}", f"d{pick(3)}") for place in range(300)]
-    assert_grown(tmp_path, [rows[:120], rows[120:150], rows[150:]], rows, context=["w=category", "event"])
+    settings = {"kinds": kinds, "columns__kind": "event"} if kinds else {}
+    context = ["w=category", *([] if kinds else ["event"])]
+    assert_grown(tmp_path, [rows[:120], rows[120:150], rows[150:]], rows, context=context, **settings)
 
 
 def test_appended_events_without_the_column_have_an_unknown_context(tmp_path: Path) -> None:

@@ -65,6 +65,9 @@ def test_an_example_has_the_vector_of_its_own_context_however_it_is_computed(kin
     first, groups = replace(packed, starts=packed.starts * 0, ends=packed.ends * 0 + 5).distinct()
     assert first.tolist() == [0, 2, 3, 4, 5, 6, 7]  # the first two are equal in all, and in their context
     assert groups.tolist() == [0, 0, 1, 2, 3, 4, 5, 6]
+    chosen = packed.take(first).contexts
+    assert chosen is not None
+    assert chosen.tolist() == [1, 2, 3, 0, 3, 2, 1]
 
 
 @pytest.mark.parametrize("kind", ["pooled", pytest.param("transformer", marks=pytest.mark.nightly)])
