@@ -139,19 +139,16 @@ class FeatureInputs:
         for feature, code in zip(self.features, codes, strict=True):
             if code is None:
                 message = f"this feature takes {feature.fits}, or null where it is unknown"
-                raw, field = features.get(feature.name), self._field(feature.name)
-                yield EncodingError(position, f"{field}.{feature.name}", raw, message)
-
-    def _field(self, name: str) -> str:
-        return "context" if name in self._context else "features"
+                field = "context" if feature.name in self._context else "features"
+                yield EncodingError(position, f"{field}.{feature.name}", features.get(feature.name), message)
 
     def check_fields(
         self, position: int, features: Mapping[str, object], context: Mapping[str, object]
     ) -> None:
         """Raise EncodingError for `features` of the context, and for other features in `context`."""
         unread = f"the context that this model reads is {', '.join(self._context) or 'none'}; leave this out"
-        elsewhere = "this is of the request: send it in `context`"
-        fields = (("context", context, unread), ("features", features, elsewhere))
+        misplaced = "this is of the request: send it in `context`"
+        fields = (("context", context, unread), ("features", features, misplaced))
         faults = [
             EncodingError(position, f"{field}.{name}", value, message)
             for field, values, message in fields

@@ -34,6 +34,7 @@ def _again(compute: Callable[..., Tensor], *inputs: object) -> Tensor:
 MANY = 2
 # The ready vectors of this many items are read from files at once.
 _VECTORS_AT_ONCE = 32_768
+_NO_CONTEXT = Features(0, (), {})
 
 
 class KindLayer(nn.Module):
@@ -81,7 +82,7 @@ class TwoTowers(nn.Module):
         table_device: str | None = None,
         kind_count: int = 0,
         reads_sets: bool = False,
-        context_features: Features | None = None,
+        context_features: Features = _NO_CONTEXT,
     ) -> None:
         super().__init__()
         self.config = config
@@ -94,8 +95,7 @@ class TwoTowers(nn.Module):
         self.context: ContextLayer | None = None
         if config.user.context_features:
             names, width = config.user.context_features, config.user.feature_width
-            prepared = Features(0, (), {}) if context_features is None else context_features
-            rows = feature_rows(names, width, prepared, "tower.user.context_features")
+            rows = feature_rows(names, width, context_features, "tower.user.context_features")
             self.context = ContextLayer(rows, config.dimension) if rows else None
 
     @property

@@ -50,7 +50,7 @@ def histories_of(
     starts, ends = history_bounds(data, users, until)
     starts = np.maximum(starts, ends - history_length)
     lengths = ends - starts
-    requested = data.request_contexts(users, ends) if contexts else None
+    context_rows = data.request_contexts(users, ends) if contexts else None
     gaps, clocks = packed_times(data, users, starts, ends) if times else (None, None)
     events = ranges(starts, lengths)
     if sets:
@@ -67,7 +67,7 @@ def histories_of(
         gaps=gaps,
         clocks=clocks,
         kinds=packed_kinds(data, events) if kinds else None,
-        contexts=torch.from_numpy(requested) if requested is not None else None,
+        contexts=None if context_rows is None else torch.from_numpy(context_rows),
     )
 
 
