@@ -19,7 +19,7 @@ _MARK = "@place@"
 _FILTER = {"category": {"under": "Food > Coffee"}, "price": {"gte": 1}, "tags": {"any_of": ["t1"]}}
 _CHOICE = {"filter": _FILTER, "cap": {"brand": 5}, "rules": ["in stock"]}
 _HISTORY = [{"item": "i0001", "kind": "view"}, "i0002", "i0003"]
-_USER = {"history": _HISTORY, "features": {"country": "Kenya"}, **_CHOICE}
+_USER = {"history": _HISTORY, "features": {"country": "Kenya"}, "context": {}, **_CHOICE}
 _ITEM = {
     "features": {"title": "Cedar Beans", "category": "Food > Coffee > Beans", "tags": ["t1"], "price": 7.5},
     "fields": {"title": "Cedar Beans", "category": "Food > Coffee > Beans", "tags": ["t1"], "price": 7.5},

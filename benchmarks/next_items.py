@@ -76,20 +76,24 @@ def between(clicks: pl.DataFrame, start: int, end: int) -> pl.DataFrame:
 
 
 def questions(
-    clicks: pl.DataFrame, start: int, end: int, repeats: bool = True, features: Sequence[str] = ()
+    clicks: pl.DataFrame,
+    start: int,
+    end: int,
+    repeats: bool = True,
+    features: Sequence[str] = (),
+    by_click: bool = False,
 ) -> Questions:
     """Every click from `start` to `end` but the first of its session, with the session's clicks before it.
 
-    Without `repeats`, an item that its session has had before is no target. `features` are columns.
+    Without `repeats`, an item that its session has had before is no target. `features` are columns, read in
+    the session's first click, or `by_click` in the click of the target: the context of the request.
     """
     period_clicks = between(clicks, start, end)
     known = set(clicks.filter(pl.col("timestamp_ms") < start)["item_id"].unique().to_list())
     theirs = period_clicks["session_id"].unique().implode()
     before = clicks.filter((pl.col("timestamp_ms") < end) & pl.col("session_id").is_in(theirs))
     result = Questions([], [], [], [], [])
-    grouped = before.group_by("session_id", maintain_order=True).agg(
-        "item_id", "timestamp_ms", *(pl.col(name).first() for name in features)
-    )
+    grouped = before.group_by("session_id", maintain_order=True).agg("item_id", "timestamp_ms", *features)
     for session, items, times, *values in grouped.iter_rows():
         first = next(place for place, time in enumerate(times) if time >= start)
         seen = set(items[:first])
@@ -100,7 +104,8 @@ def questions(
                 result.targets.append(items[place])
                 result.known.append(items[place] in known)
                 result.sessions.append(session)
-                result.features.append(dict(zip(features, values, strict=True)))
+                read = (of_clicks[place if by_click else 0] for of_clicks in values)
+                result.features.append(dict(zip(features, read, strict=True)))
     return result
 
 
@@ -226,7 +231,8 @@ class Retrainer:
     """Trains an experiment on parts of a log; prepared data, runs and bundles are below `work`.
 
     With a `half_life`, in milliseconds, a click counts half as much as one that is that much younger.
-    `features` are columns: their values in a session's first click are features of the session.
+    `features` are columns: their values in a session's first click are features of the session, or `by_click`
+    those of each click are its context.
     """
 
     clicks: pl.DataFrame
@@ -234,6 +240,7 @@ class Retrainer:
     experiment: str
     half_life: int | None = None
     features: tuple[str, ...] = ()
+    by_click: bool = False
 
     def prepared(self, start: int, end: int) -> Path:
         """Prepare the clicks from `start` to before `end`, all of them for training."""
@@ -250,7 +257,9 @@ class Retrainer:
             "columns": columns,
             "split": {"kind": "time", "validation_from": moment(end), "test_from": moment(end)},
         }
-        if self.features:
+        if self.by_click:
+            config["context"] = [f"{name}=category" for name in self.features]
+        elif self.features:
             sessions = clicks.group_by("session_id").agg(pl.col(name).first() for name in self.features)
             sessions.write_parquet(self.work / "sessions.parquet")
             config["users"] = self.work / "sessions.parquet"

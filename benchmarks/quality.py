@@ -80,10 +80,8 @@ def answers_of(chosen: TimedSet, retrainer: Retrainer, settings: Sequence[str]) 
 def asked_in(chosen: TimedSet, log: pl.DataFrame) -> list[tuple[int, Questions]]:
     """The beginning of each period, and its questions."""
     starts = [chosen.begins + number * chosen.period for number in range(chosen.periods)]
-    return [
-        (start, questions(log, start, start + chosen.period, chosen.repeats, chosen.features))
-        for start in starts
-    ]
+    read = (chosen.repeats, chosen.features, chosen.by_click)
+    return [(start, questions(log, start, start + chosen.period, *read)) for start in starts]
 
 
 def baselines(chosen: TimedSet, log: pl.DataFrame) -> dict[str, Gains]:
@@ -137,7 +135,8 @@ def measure_timed(options: Options, chosen: TimedSet) -> Figures:
     for seed in seeds:
         with tempfile.TemporaryDirectory() as folder:
             settings = [*options.given.override, f"training.seed={seed}"]
-            retrainer = Retrainer(log, Path(folder), name, chosen.recipe.half_life, chosen.features)
+            read = (chosen.recipe.half_life, chosen.features, chosen.by_click)
+            retrainer = Retrainer(log, Path(folder), name, *read)
             ours, spent = answers_of(chosen, retrainer, settings)
         row = {
             "seed": seed,
@@ -153,7 +152,7 @@ def measure_timed(options: Options, chosen: TimedSet) -> Figures:
         results.append(ours)
         rows.append(row)
         if not options.quick:
-            keep(chosen.name, row)
+            keep(f"{chosen.name}{'_context' * chosen.by_click}", row)
     return {
         "set": chosen.name,
         "protocol": chosen.protocol,
@@ -287,19 +286,27 @@ def main() -> None:
     more.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="repeatable")
     about = "seeds that are kept, of these settings and files, aren't run again"
     more.add_argument("--resume", action="store_true", help=about)
+    about = "read the context of each click in place of that of its session's first one (globo)"
+    more.add_argument("--context", action="store_true", help=about)
     options = read_options(__doc__, more=more)
     name = options.given.set
+    if options.given.context and not (name in TIMED and TIMED[name].features):
+        raise SystemExit(
+            f"--context: the clicks of {name} have no features; leave it out, or give --set globo."
+        )
     if name in TIMED and options.given.resume:
         raise SystemExit(
             f"--resume: {name} is compared with its baselines question by question, and no seed's answers "
             "are kept; run all seeds without it."
         )
     if name in TIMED:
-        recommended, figures = TIMED[name].recipe.experiment, measure_timed(options, TIMED[name])
+        chosen = TIMED[name].with_context() if options.given.context else TIMED[name]
+        recommended, figures = chosen.recipe.experiment, measure_timed(options, chosen)
     else:
         recommended, figures = SETS[name].experiment, measure(options, SETS[name])
     show(figures)
     as_recommended = options.given.experiment in (None, recommended) and not options.given.override
+    name += "_context" * options.given.context
     finish(f"quality_{name}", options, figures, keep=as_recommended and len(figures["seeds"]) > 2)
 
 

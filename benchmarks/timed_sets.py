@@ -5,7 +5,7 @@ updated by a warm start, the baselines count anew. Then all answer the same ques
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -65,8 +65,9 @@ class TimedSet:
         periods: how many there are.
         repeats: whether an item that its session has had before can be a target.
         recipe: the recommended recipe, which was chosen on the periods before `begins`.
-        features: columns that the model may read of a session's first click.
+        features: columns that the model may read of a session's first click, or of each click.
         baselines: the baselines by name.
+        by_click: whether the features are the context of each click, and not those of the first one.
     """
 
     name: str
@@ -80,6 +81,13 @@ class TimedSet:
     recipe: Recipe
     features: tuple[str, ...]
     baselines: dict[str, Baseline]
+    by_click: bool = False
+
+    def with_context(self) -> "TimedSet":
+        """The set whose features are the context of each click."""
+        before, after = "tower.user.features=", "tower.user.context_features="
+        base = tuple(setting.replace(before, after) for setting in self.recipe.base)
+        return replace(self, by_click=True, recipe=replace(self.recipe, base=base))
 
 
 def day_of(text: str) -> int:

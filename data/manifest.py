@@ -96,7 +96,7 @@ class Split(_Record):
 
 
 class FeatureSummary(_Record):
-    """One feature of `user_features/` or `item_features/`; `size` counts codes (1 for a number)."""
+    """One feature of users, items or contexts; `size` counts codes (1 for a number)."""
 
     name: str
     kind: str
@@ -134,13 +134,15 @@ class DataManifest(_Record):
     visit_repeat_share: float = 0.0
     user_features: list[FeatureSummary]
     item_features: list[FeatureSummary]
+    context_features: list[FeatureSummary] = []
     catalog_time: str | None = None
     files: dict[str, FileHash]
     fingerprint: str
 
     def save(self, folder: Path) -> None:
-        """Write the manifest into `folder`."""
-        (folder / MANIFEST).write_text(self.model_dump_json(indent=2), encoding="utf-8")
+        """Write the manifest into `folder`; without contexts, it is that of releases that knew none."""
+        text = self.model_dump_json(indent=2, exclude=None if self.context_features else {"context_features"})
+        (folder / MANIFEST).write_text(text, encoding="utf-8")
 
     @classmethod
     def load(cls, folder: Path) -> "DataManifest":

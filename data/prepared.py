@@ -23,9 +23,11 @@ Part = Literal["train", "validation", "test"]
 PARTS: tuple[Part, ...] = ("train", "validation", "test")
 HistoryEnd = Literal["validation", "test", "end"]
 
+CONTEXT_FEATURES, CONTEXTS = "context_features", "contexts.json"
 LOOSE = "loose_negatives"  # the folder of the negatives that belong to no event
 COLD_ITEMS, _COLD_VECTORS = "cold_items.json", "cold_vectors.{}.npy"
 _OPTIONAL = {"sessions": "int32", "places": "uint16", "propensities": "float32", "examination": "float64"}
+NO_FEATURES = Features(0, (), {})
 _USERS_PER_BLOCK = 65536
 
 
@@ -133,8 +135,10 @@ class PreparedData:
     int32 [E] number the sessions of each user from 0, -1 for an event without one; None for a log that names
     no sessions. `places` uint16 [E] (from 1, 0 for none) and `propensities` float32 [E] (NaN for none) are
     those of the item in the answer that led to the event; None for data without an answer log. `examination`
-    float64 [K] is that of the places 1 to K, relative to one of them; None where it is unknown. `train_ends`
-    int64 [U] are the ends of the train part where they are not `splits[:, 0]`.
+    float64 [K] is that of the places 1 to K, relative to one of them; None where it is unknown. `contexts`
+    int32 [E] are rows of `context_features`, the features of the distinct contexts, of which row 0 is the
+    unknown one; None for a log without them. `train_ends` int64 [U] are the ends of the train part where they
+    are not `splits[:, 0]`.
     """
 
     folder: Path
@@ -156,6 +160,8 @@ class PreparedData:
     propensities: NDArray[np.float32] | None = None
     examination: NDArray[np.float64] | None = None
     train_ends: NDArray[np.int64] | None = None
+    contexts: NDArray[np.int32] | None = None
+    context_features: Features = NO_FEATURES
 
     @classmethod
     def open(cls, folder: Path) -> "PreparedData":
@@ -174,6 +180,7 @@ class PreparedData:
             dtypes |= {"weights": "float32"} if manifest.has_weights else {}
             dtypes |= {"kinds": "int8"} if manifest.kinds else {}
             dtypes |= {name: dtype for name, dtype in _OPTIONAL.items() if f"{name}.npy" in manifest.files}
+            dtypes |= {"contexts": "int32"} if manifest.context_features else {}
             arrays = {name: open_array(folder / f"{name}.npy", dtype) for name, dtype in dtypes.items()}
             return cls(
                 folder=folder,
@@ -191,6 +198,10 @@ class PreparedData:
                 negatives=None if manifest.negatives is None else Negatives.open(folder, manifest, times),
                 kinds=arrays.get("kinds"),
                 **{name: arrays.get(name) for name in _OPTIONAL},
+                contexts=arrays.get("contexts"),
+                context_features=(
+                    Features.open(folder / CONTEXT_FEATURES) if manifest.context_features else NO_FEATURES
+                ),
             )
 
     @property
@@ -275,6 +286,21 @@ class PreparedData:
         """Return the features of `user` (a row) as a request has them, with the text of a query."""
         values = self.user_features.raw(user)
         return {QUERY: self.query_text(user), **values} if self.has_queries else values
+
+    def request_contexts(self, users: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the assumed contexts of requests by `users` [S] after their events up to `ends` [S]: [S].
+
+        A request has the context of the user's next event; after the last event, that of the last one.
+        """
+        assert self.contexts is not None
+        return self.contexts[np.minimum(ends, self.offsets[users + 1] - 1)].astype(np.int64)
+
+    def context_values(self, user: int, end: int) -> dict[str, Any]:
+        """Return the context of a request by `user` (a row) after the events up to `end`, as it is sent."""
+        if self.contexts is None:
+            return {}
+        (row,) = self.request_contexts(np.array([user]), np.array([end])).tolist()
+        return self.context_features.raw(row) if row else {}
 
     def query_text(self, user: int) -> str:
         """Return the text of a query (a row)."""

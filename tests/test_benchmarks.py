@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 from benchmarks.abuse_requests import calls
 from benchmarks.first_week import claim, summary
-from benchmarks.next_items import difference
+from benchmarks.next_items import difference, questions
 from benchmarks.plan_figures import TARGET, fit, plan_figures, worst_error
+from benchmarks.timed_sets import TIMED
 from tests.support.places import ROOT
 
 
@@ -58,6 +60,22 @@ def test_questions_of_one_session_are_drawn_together() -> None:
     assert copied == pytest.approx(once)
     apart = difference(np.repeat(values, 100), np.zeros(1000), range(1000))
     assert apart["high"] - apart["low"] < 0.3 * (once["high"] - once["low"])
+
+
+def test_a_question_has_the_context_of_the_first_click_or_of_its_own() -> None:
+    """The choice of a set of clicks with features: the session's, or those of the target."""
+    clicks = pl.DataFrame(
+        {
+            "session_id": [1, 1, 1],
+            "item_id": [5, 6, 7],
+            "timestamp_ms": [10, 20, 30],
+            "device": ["desk", "phone", "watch"],
+        }
+    )
+    for by_click, devices in ((False, ["desk", "desk"]), (True, ["phone", "watch"])):
+        read = questions(clicks, 0, 40, features=["device"], by_click=by_click).features
+        assert [features["device"] for features in read] == devices
+    assert "tower.user.context_features" in " ".join(TIMED["globo"].with_context().recipe.base)
 
 
 def test_the_mean_is_over_questions() -> None:

@@ -359,7 +359,8 @@ def build_model(
     # This raises for an unknown kind of exclude_seen, whatever the tower reads.
     is_repeated, kinds = wants_repeats(experiment, data), len(read_kinds(data.manifest.kinds))
     sets = is_repeated and experiment.tower.user.context in SETS
-    model = TwoTowers(experiment.tower, len(data.item_ids), *features, table_device, kinds, sets)
+    contexts = data.context_features
+    model = TwoTowers(experiment.tower, len(data.item_ids), *features, table_device, kinds, sets, contexts)
     if isinstance(user := experiment.tower.user, QueryConfig) and user.start == "alike":
         begin_alike(model, data.item_features)
     if experiment.training.start == "pairs" and table_device is None:

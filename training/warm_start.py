@@ -27,16 +27,16 @@ from turret.training.errors import TrainingError, naming_damage
 
 _FEATURES = TypeAdapter(tuple[Feature, ...])
 # Settings that may differ: features are compared separately, and dropout has no parameters.
-_IGNORED = ("features", "dropout")
+_IGNORED = ("features", "context_features", "dropout")
 
 
 @dataclass(frozen=True)
 class ParentBundle:
     """The training settings of a bundle and the meaning of its model's table rows.
 
-    `items` are the ids of the id table; `item_features` and `user_features` have the values of the feature
-    tables, in the order of the towers, and `kinds` the names of the kinds of events. `data_until` is the time
-    of the newest event of its data, if that has times.
+    `items` are the ids of the id table; `item_features`, `user_features` and `context_features` have the
+    values of the feature tables, in the order of the towers, and `kinds` the names of the kinds of events.
+    `data_until` is the time of the newest event of its data, if that has times.
     """
 
     folder: Path
@@ -46,6 +46,7 @@ class ParentBundle:
     user_features: tuple[Feature, ...]
     data_until: str | None = None
     kinds: tuple[str, ...] = ()
+    context_features: tuple[Feature, ...] = ()
 
     @classmethod
     def open(cls, folder: Path) -> "ParentBundle":
@@ -57,14 +58,16 @@ class ParentBundle:
         """
         manifest = read_manifest(bundle_folder(folder))
         with naming_damage(folder, "copy it again", OSError):
+            features = _FEATURES.validate_json((folder / "user_features.json").read_bytes())
             return cls(
                 folder,
                 json.loads((folder / EXPERIMENT).read_text(encoding="utf-8")),
                 Vocabulary.load(folder / "vocabulary.json"),
                 _FEATURES.validate_json((folder / ITEM_FEATURES).read_bytes()),
-                _FEATURES.validate_json((folder / "user_features.json").read_bytes()),
+                tuple(feature for feature in features if feature.name not in manifest.context),
                 manifest.data_until,
                 read_kinds(manifest.kinds),
+                tuple(feature for feature in features if feature.name in manifest.context),
             )
 
     def experiment(self, values: Mapping[str, object] | None = None) -> ExperimentConfig:
@@ -76,8 +79,13 @@ class ParentBundle:
         settings = {**self.settings, "training": {**self.settings.get("training", {}), "since": None}}
         return override(ExperimentConfig, settings, values, self.folder / EXPERIMENT)
 
-    def check(self, towers: TowerConfig, item: Sequence[Feature], user: Sequence[Feature]) -> None:
-        """Raise TrainingError unless the bundle's towers are `towers`, with features `item` and `user`."""
+    @property
+    def features(self) -> dict[str, tuple[Feature, ...]]:
+        """The features of each part of the model, by the part's name in `TwoTowers`."""
+        return {"item": self.item_features, "user": self.user_features, "context": self.context_features}
+
+    def check(self, towers: TowerConfig, features: Mapping[str, Sequence[Feature]]) -> None:
+        """Raise TrainingError unless the bundle's towers are `towers`, with `features` as of this bundle."""
         old, requested = named_settings(self.experiment().tower), named_settings(towers)
         for name, value in requested.items():
             # A setting of only one of the two follows from a differing kind, which comes first.
@@ -86,13 +94,14 @@ class ParentBundle:
                     f"tower.{name} = {value!r}, but the bundle {self.folder} has {old[name]!r}, and a warm "
                     "start keeps the towers; leave the setting (or --experiment) out, or train without --from"
                 )
-        for name, had, has in (("item", self.item_features, item), ("user", self.user_features, user)):
-            if _listed(had) != _listed(has):
+        for name, had in self.features.items():
+            setting = "tower.user.context_features" if name == "context" else f"tower.{name}.features"
+            if _listed(had) != _listed(features[name]):
                 names = ", ".join(f'"{feature.name}"' for feature in had)
                 raise TrainingError(
-                    f"tower.{name}.features: the bundle {self.folder} reads {_listed(had)}, and this "
-                    f"experiment {_listed(has)}; a warm start needs the same: prepare the data with them, "
-                    f"and name them if it has others (--set 'tower.{name}.features=[{names}]')."
+                    f"{setting}: the bundle {self.folder} reads {_listed(had)}, and this experiment "
+                    f"{_listed(features[name])}; a warm start needs the same: prepare the data with them, "
+                    f"and name them if it has others (--set '{setting}=[{names}]')."
                 )
 
 
@@ -119,8 +128,10 @@ def warm_start_weights(model: TwoTowers, data: PreparedData, parent: ParentBundl
         TrainingError: the towers or the features differ, or no item is in both.
         BundleError: a file of the bundle is missing or changed.
     """
-    item, user = (tower.rows.layers.features if tower.rows else () for tower in (model.item, model.user))
-    parent.check(model.config, item, user)
+    parts = {"item": model.item, "user": model.user, "context": model.context}
+    layers = {name: part.rows.layers for name, part in parts.items() if part is not None and part.rows}
+    features = {name: layers[name].features if name in layers else () for name in parts}
+    parent.check(model.config, features)
     check_files(parent.folder, read_manifest(parent.folder))
     learnt = load_file(parent.folder / "model.safetensors")
     parent_rows = (parent.items.row(item_id) for item_id in data.item_ids.ids(range(len(data.item_ids))))
@@ -135,7 +146,10 @@ def warm_start_weights(model: TwoTowers, data: PreparedData, parent: ParentBundl
             f"{parent.folder}, which has {parent.items.id(0)!r}; prepare data with the same ids, or train "
             "without --from."
         )
-    codes = _codes("item", parent.item_features, item) | _codes("user", parent.user_features, user)
+    item = features["item"]
+    codes: dict[str, Tensor] = {}
+    for name, before in parent.features.items():
+        codes |= _codes(name, before, features[name])
     for name, parameter in model.named_parameters():
         if name == _ID_TABLE:
             # Layers behind ids and features are trained to read the mean of all ids. Without features it
@@ -157,9 +171,9 @@ def warm_start_weights(model: TwoTowers, data: PreparedData, parent: ParentBundl
                 f"{parent.folder}: its model has no {name} of {tuple(parameter.shape)}; another version of "
                 "turret made it, so train without --from."
             )
-    for tower, before in ((model.item, parent.item_features), (model.user, parent.user_features)):
-        if tower.rows:
-            restandardise(*tower.feature_reader(), tower.rows.layers, before)
+    for name, part in parts.items():
+        if part is not None and name in layers:
+            restandardise(*part.feature_reader(), layers[name], parent.features[name])
     start, count = "their features" if item else "the mean", len(rows) - kept
     new = f"{count:,} are new (they start from {start})" if count else "none is new"
     until = f" The bundle was trained on events until {parent.data_until}." if parent.data_until else ""

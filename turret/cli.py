@@ -136,6 +136,12 @@ def recommend(
         Literal["all", "new", "again"],
         typer.Option(help="All items, those without a use in the history, or those with one."),
     ] = "all",
+    context: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--context", metavar="NAME=VALUE", help="A feature of the request, as device=mobile; repeatable."
+        ),
+    ] = None,
     url: Annotated[str, typer.Option(help="The running service.")] = URL,
     wait: Annotated[float, typer.Option(help="Seconds to wait for the service to be ready.")] = 0.0,
     as_json: AsJson = False,
@@ -145,7 +151,11 @@ def recommend(
     Example: `turret recommend --user u00042 --data var/prepared -k 5`
     """
     from turret import recommending
+    from turret.client.requests import RecommendRequest
 
+    request: RecommendRequest = {"k": k, "among": among}
+    if context:
+        request["context"] = recommending.context_of(context)
     items: list[Any] | None = list(history) if history else None
     words, descriptions = list(history or []), list[dict[str, Any]]()
     if data is not None and not history:
@@ -158,12 +168,12 @@ def recommend(
     with recommending.service_client(url) as client:
         recommending.wait_until_ready(client, wait)
         if items is not None:
-            answer = client.recommend(history=items, k=k, among=among)
+            request["history"] = items
         elif user is not None:
-            answer = client.recommend(user_id=user, k=k, among=among)
+            request["user_id"] = user
+        answer = client.recommend(**request)
+        if items is None and user is not None:
             words = recommending.stored_history(client, user)
-        else:
-            answer = client.recommend(k=k, among=among)
         title = None if as_json else recommending.title_field(client)
     if descriptions:
         words = [

@@ -63,6 +63,7 @@ class Model:
         k: int = 10,
         *,
         features: Mapping[str, object] | None = None,
+        context: Mapping[str, object] | None = None,
         exclude: Iterable[Id] = (),
         exclude_seen: bool | Sequence[str] | None = None,
         filter: Mapping[str, Any] | None = None,  # noqa: A002 (its name over HTTP)
@@ -80,6 +81,7 @@ class Model:
                 Events are merged as in preparation (docs/serving.md).
             k: the number of items.
             features: the user's features, for a user tower that reads some.
+            context: the features of the request, such as the device, for a tower that reads them.
             exclude: ids that are not to be recommended.
             exclude_seen: leave out the items of the history, or of events of some kinds; by default as the
                 bundle says.
@@ -104,7 +106,7 @@ class Model:
             raise ArgumentError(f"among = {among!r}: {refusal}")
         _check_count(k)
         try:
-            self.bundle.encoder.check([features or {}])
+            self.bundle.encoder.check([features or {}], [context or {}])
         except EncodingError as error:
             message = f"{error.field} = {shown(error.value)}: {error}"
             raise EncodingError(error.position, error.field, error.value, message) from None
@@ -113,8 +115,9 @@ class Model:
         uses = Events.of_one(rows, times, codes, self.bundle.manifest.merging)
         excluded, only = uses.rows_of(among, np.concatenate([excluded_rows, left_out]))
         allowed = None if filter is None else compile_filter(filter, self.bundle.catalog).allowed()
-        if self.bundle.encoder.can_encode(rows, features or {}):
-            (vector,) = self._retriever.encode([rows], [features or {}], [times], kinds=[codes])
+        inputs = {**(features or {}), **(context or {})}
+        if self.bundle.encoder.can_encode(rows, inputs):
+            (vector,) = self._retriever.encode([rows], [inputs], [times], kinds=[codes])
             (bonus,) = self._retriever.bonus_of_each([rows], [times], [codes])
             ranking = self._retriever.nearest(vector, k, excluded, allowed, bonus, only)
             return self._items(ranking.rows, ranking.scores, "towers")
@@ -189,7 +192,7 @@ class Model:
             at: the time of the lists; now by default.
             k: the number of items a user.
             conditions: other fields of `POST /v1/recommend`: `filter`, `rules`, `boost`, `pin`, `exclude`,
-                `exclude_seen`, `min_score`, `diversity`, `cap`, `among`, `features`.
+                `exclude_seen`, `min_score`, `diversity`, `cap`, `among`, `features`, `context`.
 
         Raises:
             ConfigurationError: no request of this version can have these conditions, or no users are named.

@@ -10,6 +10,7 @@ from typing import Any
 
 from turret.client import AnswerError, Client, ClientError
 from turret.client.answers import RecommendAnswer
+from turret.data.errors import ConfigurationError, shown
 from turret.data.reading.markup import plain_text
 from turret.data.text import text_table
 
@@ -33,6 +34,16 @@ def wait_until_ready(client: Client, seconds: float) -> None:
             if time.monotonic() >= end:
                 raise
         time.sleep(0.1)
+
+
+def context_of(options: Sequence[str]) -> dict[str, str]:
+    """Return the context of a request by options NAME=VALUE. Raises ConfigurationError for another form."""
+    values = dict[str, str]()
+    for option in options:
+        name, is_given, values[name] = option.partition("=")
+        if not name or not is_given:
+            raise ConfigurationError(f"--context {shown(option)}: give NAME=VALUE, such as device=mobile")
+    return values
 
 
 def print_answer(answer: RecommendAnswer, text: str, as_json: bool) -> None:

@@ -23,7 +23,8 @@ class Events:
     events have kinds with a meaning, and `sessions` [E] where the log names sessions: hashes of their ids
     (int64), or numbers within a user (int32, `data.events.sessions`), -1 for none. Where the log names
     answers, `places` uint16 [E] (0 for none) and `propensities` float32 [E] (NaN for none) are those of the
-    item in the answer.
+    item in the answer. `contexts` int32 [E] number the distinct
+    contexts where the log has columns of contexts.
     """
 
     users: NDArray[np.int32]
@@ -36,6 +37,7 @@ class Events:
     sessions: NDArray[np.int64] | NDArray[np.int32] | None = None
     places: NDArray[np.uint16] | None = None
     propensities: NDArray[np.float32] | None = None
+    contexts: NDArray[np.int32] | None = None
 
     def __len__(self) -> int:
         return len(self.users)

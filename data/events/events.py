@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from turret.data.answers.places import with_places
 from turret.data.errors import ColumnError, brief
+from turret.data.events.contexts import context_key, raw_names
 from turret.data.events.dropped_rows import (
     NO_KIND,
     ROUNDED,
@@ -100,6 +101,7 @@ def _raw_source(source: LogSource, forms: Sequence[str], engine: Engine) -> _Raw
     """Read the raw columns of a source, and choose the readers of its times and ids."""
     columns, form = source.columns, source.settings.format
     names = {f"raw_{role}": name for role, name in columns if name is not None}
+    names |= raw_names(source) if source.context else {}
     raw = _raw(source.parts, names, form.decimal, engine)
     with readable(source.path):
         time = TimeReader("position", pl.col(ROW), "the order of the rows")
@@ -179,6 +181,8 @@ def _validated(
     quantity = None if columns.quantity is None else _quantity(columns.quantity, settings, rows.schema())
     kind = kind_name(columns, settings, filters.default_kind, quantity) if kinds else None
     values = _values(rows.schema(), columns, raw.time, kind, kinds, ids, form.decimal)
+    if raw.source.context:
+        values["context"] = context_key(raw.source.context, rows.schema())
     if quantity is not None:
         values["quantity"] = quantity
     rows = rows.then(lambda frame: frame.with_columns(**values))
@@ -334,15 +338,18 @@ def events_of(rows: pl.DataFrame, users: NDArray[np.int32], items: NDArray[np.in
     return Events(users, items, **{name: rows[name].to_numpy() for name in COLUMNS if name in rows})
 
 
-def read_events(log: Log, work: Path) -> tuple[EventFiles, pl.Series, pl.Series, Counter[str], Counter[int]]:
+def read_events(
+    log: Log, work: Path
+) -> tuple[EventFiles, pl.Series, pl.Series, pl.Series, Counter[str], Counter[int]]:
     """Read `log` in pieces, and write its events into the folder `work`, in the order of the source.
 
-    Returns the events, the distinct ids (Int64 or String) of users and of items, which are numbered in the
-    order of their discovery, the number of other rows by verdict, and the number of events by label. Raises
-    SourceError when the source can't be read completely.
+    Returns the events, the distinct ids (Int64 or String) of users and of items and the distinct contexts,
+    which are numbered in the order of their discovery, the number of other rows by verdict, and the number of
+    events by label. Raises SourceError when the source can't be read completely.
     """
     schema = log.values.schema()
     interners = [IdInterner(schema[role]) for role in ("user", "item")]
+    contexts = IdInterner(pl.String())
     verdicts, labels = Counter[str](), Counter[int]()
     with EventFiles(work / "log", log.columns) as files, ThreadPoolExecutor(len(interners)) as pool:
         for rows in log.pieces():
@@ -352,5 +359,7 @@ def read_events(log: Log, work: Path) -> tuple[EventFiles, pl.Series, pl.Series,
             if LABEL in rows.columns:
                 labels.update(dict(rows[LABEL].value_counts().iter_rows()))
             users, items = pool.map(IdInterner.numbers, interners, (rows["user"], rows["item"]))
+            if "contexts" in rows.columns:
+                rows = rows.with_columns(contexts=contexts.numbers(rows["contexts"]))
             files.write(events_of(rows, users, items))
-    return files, interners[0].ids, interners[1].ids, verdicts, labels
+    return files, interners[0].ids, interners[1].ids, contexts.ids, verdicts, labels

@@ -27,7 +27,7 @@ from turret.data.rows import LocalRows, Rows
 PART, VERDICT = "__part", "__verdict"
 WEIGHT_FILTER = "min_weight"
 FILTERS = (KIND_FILTER, NO_KIND, WEIGHT_FILTER)
-COLUMNS = ("times", "weights", "parts", "labels", "kinds", "sessions", "places", "propensities")
+COLUMNS = ("times", "weights", "parts", "labels", "kinds", "sessions", "places", "propensities", "contexts")
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class SourceRows:
     """The validated rows of one source of a log; `name` is empty for the only source.
 
     `rows` has one row per source row: ROW, PART, `user` and `item` (ids as keys, see `data.events.ids`),
-    `time`, `weight`, `session`, LABEL, KIND, PLACE and PROPENSITY (if any), the raw columns as `raw_...`, and
-    VERDICT: null for an event, else the reason why the row is no event. `numeric` tells by role whether ids
+    `time`, `weight`, `session`, `context`, LABEL, KIND, PLACE and PROPENSITY (if any), the raw columns as
+    `raw_...`, and VERDICT: null for an event, else the reason why the row is no event. `numeric` tells by role whether ids
     are numbers in the source, or texts that may be numbers, as in CSV. `ids` has the id columns, `tables` the
     table of each part, and `names` the source names of the raw columns.
     """
@@ -83,6 +83,8 @@ class SourceRows:
             if name in names:
                 value = pl.col(column).cast(dtype) if column in schema else pl.lit(None, dtype)
                 columns[name] = value.fill_null(pl.lit(none, dtype))
+        if "contexts" in names:
+            columns["contexts"] = pl.col("context")
         verdict = pl.col(VERDICT)
         if self.name:
             is_bad = ~verdict.is_in(FILTERS)
@@ -183,7 +185,9 @@ class Log:
         """The types of this log's columns of `data.events.event_arrays.Events`."""
         rows = pl.DataFrame(schema=self.values.schema())
         users_and_items: dict[str, DTypeLike] = {"users": int32, "items": int32}
-        return users_and_items | {name: rows[name].to_numpy().dtype for name in COLUMNS if name in rows}
+        columns = {name: rows[name].to_numpy().dtype for name in COLUMNS if name in rows}
+        contexts: dict[str, DTypeLike] = {"contexts": int32} if "contexts" in rows else {}
+        return users_and_items | columns | contexts
 
     def pieces(self) -> Iterator[pl.DataFrame]:
         """Yield the `values` of rows of this process in batches."""
@@ -211,6 +215,7 @@ class Log:
             "sessions": any("session" in source.rows.schema() for source in self.sources),
             "places": has_places,
             "propensities": has_places,
+            "contexts": "context" in self.sources[0].rows.schema(),
         }
         values = [source.values([name for name in COLUMNS if present[name]]) for source in self.sources]
         if len(values) == 1:

@@ -14,6 +14,7 @@ from turret.data.files import ArrayFile
 from turret.data.prepared import LOOSE
 
 GIVEN = "given"
+_OF_EVENTS = ("sessions", "contexts", "places", "propensities")  # columns that no negative needs
 
 
 def placed(
@@ -98,8 +99,7 @@ def without_negatives(
         if targets is not None:
             arrays["times"] = array("negative_times", columns["times"])
             arrays["kinds"] = array("negative_kinds", np.int8)
-            left_out = ("sessions", "places", "propensities")
-            of_loose = {name: dtype for name, dtype in columns.items() if name not in left_out}
+            of_loose = {name: dtype for name, dtype in columns.items() if name not in _OF_EVENTS}
             loose_files = stack.enter_context(EventFiles(folder / LOOSE, {"users": np.int32, **of_loose}))
         for rows in blocks:
             if has_positions:

@@ -25,6 +25,7 @@ from turret.data.manifest import BadRows, DataManifest, Removed, hash_all
 from turret.data.object_stores import Place, local_copies
 from turret.data.prepared import LOOSE, PreparedData
 from turret.data.preparing.append_settings import appended_columns, appended_settings
+from turret.data.preparing.contexts import read_keys
 from turret.data.preparing.prepare import (
     IngestedSource,
     complete,
@@ -121,6 +122,7 @@ def _append(
             advance(1)
             count = len(ingested.events)
             histories = _histories_of_both(old, ingested, config, folder, Path(work))
+            ingested = replace(ingested, context_keys=_context_keys(old, ingested))
             advance(1)
         report = complete(
             folder, target, config, ingested, histories, copies | results, hash_all(ingested.source.files)
@@ -216,6 +218,7 @@ def _join(
     columns: dict[str, DTypeLike] = {**log.columns, "times": times, "labels": np.int8}
     columns.pop("sessions", None)
     columns |= {} if old.sessions is None else {"sessions": np.int64}
+    contexts = _rows_in(_context_keys(old, ingested), ingested.context_keys)
     # In the order of a file, all new events come last.
     later = len(old.event_items) if kind == "position" else 0
     assert isinstance(events, EventFiles)
@@ -227,6 +230,8 @@ def _join(
             last = min(first + PIECE, len(events))
             added = Events(**events.read(first, last))
             added = added.take(is_kept[added.users]).renumbered(user_rows, item_rows)
+            if added.contexts is not None:
+                added = replace(added, contexts=contexts[added.contexts])
             labels = np.ones(len(added), dtype=np.int8) if added.labels is None else added.labels
             sessions = _sessions(added) if old.sessions is not None else None
             files.write(replace(added, times=added.times + later, labels=labels | _NEW, sessions=sessions))
@@ -263,6 +268,8 @@ def _old_rows(old: PreparedData) -> Iterator[Events]:
             attached = replace(attached, sessions=_sessions(attached))
         if old.places is not None:
             attached = _without_answers(attached)
+        if old.contexts is not None:  # no negative is a target, so its context is never read
+            attached = replace(attached, contexts=np.zeros(len(attached), dtype=np.int32))
         rows = {
             name: np.concatenate([getattr(attached, name), values])
             for name, values in vars(events).items()
@@ -274,7 +281,8 @@ def _old_rows(old: PreparedData) -> Iterator[Events]:
     loose = {path.stem: np.load(path) for path in folder.glob("*.npy")}
     rest = _negatives(**loose)
     rest = rest if old.places is None else _without_answers(rest)
-    yield rest if old.sessions is None else replace(rest, sessions=_sessions(rest))
+    rest = rest if old.sessions is None else replace(rest, sessions=_sessions(rest))
+    yield rest if old.contexts is None else replace(rest, contexts=np.zeros(len(rest), dtype=np.int32))
 
 
 def _negatives(
@@ -312,6 +320,7 @@ def _old_events(old: PreparedData, piece: slice) -> Events:
         sessions=None if old.sessions is None else np.asarray(old.sessions[piece]),
         places=None if old.places is None else np.asarray(old.places[piece]),
         propensities=None if old.propensities is None else np.asarray(old.propensities[piece]),
+        contexts=None if old.contexts is None else np.asarray(old.contexts[piece]),
     )
 
 
@@ -324,9 +333,22 @@ def _united(before: Vocabulary, keys: pl.Series) -> tuple[pl.Series, NDArray[np.
     dtype = pl.Int64() if before.kind == "integer" and keys.dtype == pl.Int64 else pl.String()
     old, new = (series.cast(dtype).rename("id") for series in (old, keys))
     every = pl.concat([old, new]).unique(maintain_order=True)
-    numbered = every.to_frame().with_row_index("row")
-    rows = new.to_frame().join(numbered, on="id", how="left", maintain_order="left")["row"]
-    return every, rows.to_numpy().astype(np.int32)
+    return every, _rows_in(every, new)
+
+
+def _rows_in(every: pl.Series, keys: pl.Series) -> NDArray[np.int32]:
+    """Return the positions of `keys` among the distinct keys `every`."""
+    numbered = every.rename("id").to_frame().with_row_index("row")
+    rows = keys.rename("id").to_frame().join(numbered, on="id", how="left", maintain_order="left")["row"]
+    return rows.to_numpy().astype(np.int32)
+
+
+def _context_keys(old: PreparedData, ingested: IngestedSource) -> pl.Series:
+    """Return the contexts of the data in the order of its rows, then the new ones of the other log."""
+    keys = ingested.context_keys
+    return (
+        keys if old.contexts is None else pl.concat([read_keys(old.folder), keys]).unique(maintain_order=True)
+    )
 
 
 def _known(events: Events) -> NDArray[np.bool_]:

@@ -40,6 +40,7 @@ def describe(folder: Path) -> str:
         *((part, f"{_size(data, part)} of {split.users[part]:,} {users}") for part in PARTS),
         ("user features", _features(manifest.user_features)),
         ("item features", _features(manifest.item_features)),
+        *([("context", _features(manifest.context_features))] if manifest.context_features else []),
         ("fingerprint", manifest.fingerprint),
     ]
     spread = zip_longest(_bins(np.diff(data.offsets)), _bins(np.bincount(data.event_items)), fillvalue=0)

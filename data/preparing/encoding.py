@@ -14,7 +14,7 @@ from turret.data.features.columns import Column, Features, VectorRows, encoded
 from turret.data.features.feature import KINDS, Feature, Reading
 from turret.data.features.texts import FORM_SEPARATOR, LIST_SEPARATOR
 from turret.data.preparing.vectors import vector_feature
-from turret.data.reading.columns import Role
+from turret.data.reading.columns import FeaturesOf
 from turret.data.reading.numbers import numbers
 from turret.data.reading.source_settings import ColumnSettings, FormatSettings
 from turret.data.reading.times import TimeReader, choose_reader
@@ -178,7 +178,7 @@ def _json_list(text: str) -> list[str] | None:
     return [str(value) for value in values if value is not None] if isinstance(values, list) else None
 
 
-def as_numbers(values: pl.Series, decimal: str, where: str, role: Role) -> pl.Series:
+def as_numbers(values: pl.Series, decimal: str, where: str, role: FeaturesOf) -> pl.Series:
     """Return finite floats, null for missing values; dates are days since 1970.
 
     Raises ColumnError for texts that are not numbers, and for other types.
@@ -195,17 +195,22 @@ def as_numbers(values: pl.Series, decimal: str, where: str, role: Role) -> pl.Se
     if len(unreadable):
         raise ColumnError(
             f"{where}: column {values.name!r} holds {brief(unreadable[0])!r}, which is not a number; name "
-            f"the column with --{role}-category, the text as one for no value with --null, or the decimal "
-            "mark with --decimal"
+            f"the column with {_as_category(values.name, role)}, the text as one for no value with --null, "
+            "or the decimal mark with --decimal"
         )
     # Features are float32; if larger numbers made the mean infinite, no value of the feature would be left.
     huge = values.filter((floats.abs() > np.finfo(np.float32).max) & floats.is_finite())
     if len(huge):
         raise ColumnError(
             f"{where}: column {values.name!r} holds {huge[0]}, and a number has to be between -3.4e38 and "
-            f"3.4e38; correct it, or leave the column out with --{role}-ignore"
+            f"3.4e38; correct it, or leave the column out"
+            + (" of --context" if role == "context" else f" with --{role}-ignore")
         )
     return evaluated(pl.when(floats.is_finite()).then(floats), values.name)
+
+
+def _as_category(name: str, role: FeaturesOf) -> str:
+    return f"--context {name}=category" if role == "context" else f"--{role}-category"
 
 
 def as_texts(values: pl.Series) -> pl.Series:

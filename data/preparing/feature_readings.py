@@ -26,7 +26,7 @@ from turret.data.preparing.encoding import (
     written,
 )
 from turret.data.preparing.vectors import are_vectors, lost_vectors
-from turret.data.reading.columns import Role, require
+from turret.data.reading.columns import FeaturesOf, Role, require
 from turret.data.reading.numbers import numbers
 from turret.data.reading.schema import EVERY, FeatureColumns
 from turret.data.reading.source_settings import FormatSettings, nulls_of
@@ -77,9 +77,11 @@ class Readings:
 
 
 def read_features(
-    frame: pl.DataFrame, chosen: FeatureColumns, where: Path, role: Role, settings: FormatSettings
+    frame: pl.DataFrame, chosen: FeatureColumns, where: Path, role: FeaturesOf, settings: FormatSettings
 ) -> Readings:
-    """Read the chosen columns of `frame`, whose rows are items or users, and guess which others are features.
+    """Read the chosen columns of `frame`, whose rows are items, users or contexts.
+
+    The others are guessed to be features or not, unless `chosen` ignores EVERY.
 
     Raises ColumnError for a chosen column that does not exist, or whose values are not of its kind.
     """
@@ -95,7 +97,7 @@ def read_features(
         require(name, frame.columns, str(where), f"{kind} feature")
         features[name] = _typed(kind, read(name), where, role, settings)
         forms[name] = written(KINDS[kind].reading, read(name), settings)
-    if EVERY in chosen.ignore:
+    if role == "context" or EVERY in chosen.ignore:
         return Readings(chosen, features, forms)
     named = {name for _, name in chosen.by_kind()} | set(chosen.ignore)
     kinds: dict[str, list[str]] = {kind.name: [] for kind in OURS}
@@ -124,7 +126,9 @@ def read_features(
     return Readings(chosen, ordered, forms, (*_note(guessed, left_out, where, role), *notes))
 
 
-def _typed(kind: str, values: pl.Series, where: Path, role: Role, settings: FormatSettings) -> pl.Series:
+def _typed(
+    kind: str, values: pl.Series, where: Path, role: FeaturesOf, settings: FormatSettings
+) -> pl.Series:
     """Read the values of a feature: floats, lists of texts, or texts; a vector is read later."""
     reading = KINDS[kind].reading
     if reading == "vectors":

@@ -24,6 +24,7 @@ _PANELS = {
     "split": "Split",
     "item_features": _FEATURES,
     "user_features": _FEATURES,
+    "context": _FEATURES,
     "fields": _FEATURES,
     "display": _FEATURES,
 }

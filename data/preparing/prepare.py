@@ -56,6 +56,7 @@ from turret.data.manifest import (
 )
 from turret.data.object_stores import TABLE, Place, local_copies, with_urls
 from turret.data.preparing.catalogs import EntityTable, read_entity_table, write_catalogs
+from turret.data.preparing.contexts import add_contexts, with_context
 from turret.data.preparing.examination import write_examination
 from turret.data.preparing.log_sources import choose_sources, columns_of
 from turret.data.preparing.prepare_warnings import count_repeats, doubtful_rows, prepare_warnings
@@ -106,7 +107,7 @@ def prepare(
         # The work folder is removed with `folder`.
         with (
             tempfile.TemporaryDirectory(dir=folder) as work,
-            nullcontext((LOCAL, read_events)) if engine is None else _spark(engine) as (reader, read),
+            nullcontext((LOCAL, read_events)) if engine is None else _spark(engine, config) as (reader, read),
         ):
             for url in copies:
                 if reader.write_table is not None and str(url).startswith(TABLE):
@@ -140,15 +141,20 @@ def prepare(
 
 
 Reader = Callable[
-    [Log, Path], tuple["EventFiles | SparkEvents", pl.Series, pl.Series, Counter[str], Counter[int]]
+    [Log, Path],
+    tuple["EventFiles | SparkEvents", pl.Series, pl.Series, pl.Series, Counter[str], Counter[int]],
 ]
 _MASTERS = "local, local[THREADS], spark://HOST:PORT, sc://HOST:PORT (Spark Connect), yarn or k8s://URL"
 _MASTER = re.compile(r"local(\[(\d+|\*)\]|-cluster\[\d+,\d+,\d+\])?|yarn|(spark|sc|k8s)://.+")
 
 
 @contextmanager
-def _spark(engine: str) -> Iterator[tuple[Engine, Reader]]:
+def _spark(engine: str, config: PrepareConfig) -> Iterator[tuple[Engine, Reader]]:
     """Yield the executors of the Spark master `engine`, and the function that reads a log by them."""
+    if config.context:
+        raise ConfigurationError(
+            f"--context {config.context[0]} is not read by Spark; leave out --engine, or the context"
+        )
     if not _MASTER.fullmatch(engine):  # this error needs no PySpark
         raise ConfigurationError(f"--engine {engine!r} is no Spark master; give {_MASTERS}")
     from turret.data.spark.engine import SparkEngine
@@ -164,8 +170,8 @@ class IngestedSource:
     """A source with the columns of each log, its validated rows, and its events in the order of the source.
 
     Users and items of `events` are positions in `user_ids` and `item_ids`, the distinct ids (Int64 or
-    String). `bad_events` are the bad rows of the events, and `doubts` the sentences of the log and of
-    `doubtful_rows`.
+    String), and contexts are positions in `context_keys`. `bad_events` are the bad rows of the events, and
+    `doubts` the sentences of the log and of `doubtful_rows`.
     """
 
     source: Source
@@ -174,6 +180,7 @@ class IngestedSource:
     events: "EventFiles | SparkEvents"
     user_ids: pl.Series
     item_ids: pl.Series
+    context_keys: pl.Series
     items: EntityTable | None
     users: EntityTable | None
     bad_events: list[BadRows]
@@ -219,10 +226,12 @@ def ingest_source(
     if source.users is not None:
         users = read_entity_table(source.users, settings.user_id, columns.user, "user", form)
     catalog = None if items is None else items.ids
+    if config.context:
+        logs = with_context(logs, config.context, is_continued)
     forms, are_final = list[tuple[str, ...]](), False
     while not are_final:
         log = validate(logs, kinds, config.filters, catalog, forms, engine)
-        events, user_ids, item_ids, verdicts, labels = read(log, work)
+        events, user_ids, item_ids, context_keys, verdicts, labels = read(log, work)
         # Rows of other systems, and of rare kinds, may have times in another format.
         forms = log.further_forms(verdicts) if verdicts else []
         are_final = not forms
@@ -242,7 +251,18 @@ def ingest_source(
     ]
     doubts = (*log.doubts, *of_rows)
     ingested = IngestedSource(
-        source, logs, log, events, user_ids, item_ids, items, users, bad_rows, removed, doubts
+        source,
+        logs,
+        log,
+        events,
+        user_ids,
+        item_ids,
+        context_keys,
+        items,
+        users,
+        bad_rows,
+        removed,
+        doubts,
     )
     if ingested.bad_rows or not len(events):
         _refuse_bad_rows(ingested, config.on_bad, by_kind)
@@ -319,13 +339,15 @@ def complete(
         folder, config, ingested.source, ingested.items, ingested.users, histories, splits
     )
     is_timed, kinds, doubts = time.kind == "timestamp", ingested.log.kinds, ingested.doubts
+    keys, path = ingested.context_keys, ingested.log.path
+    context_features, leaks = add_contexts(folder, config, keys, path, user_features, histories, splits)
     repeats = count_repeats(histories, splits, is_timed, columns.kind is not None, kinds)
     if config.answers is not None:
         notes = [*notes, write_examination(folder, config.answers, histories)]
     warnings = prepare_warnings(
         ingested.source, ingested.log, ingested.logs[0].columns, histories, repeats, doubts
     )
-    names, sentences = [path.as_posix() for path in sources], [*notes, *warnings]
+    names, sentences = [path.as_posix() for path in sources], [*notes, *leaks, *warnings]
     if copies:
         names, sentences = ([with_urls(text, copies) for text in texts] for texts in (names, sentences))
     unit, first, last = "milliseconds" if is_timed else None, histories.first, histories.last
@@ -333,7 +355,9 @@ def complete(
     manifest = DataManifest(
         counts=Counts(events=len(histories), users=len(histories.users), items=len(histories.items)),
         columns=columns if config.queries is None else columns.model_copy(update={"time": None}),
-        settings=json.loads(text_without_credentials(config.model_dump_json())),
+        settings=json.loads(
+            text_without_credentials(config.model_dump_json(exclude=None if config.context else {"context"}))
+        ),
         sources=dict(zip(names, sources.values(), strict=True)),
         bad_rows=ingested.bad_rows,
         removed=[*ingested.removed, *histories.removed],
@@ -347,6 +371,7 @@ def complete(
         visit_repeat_share=repeats.in_visit,
         user_features=user_features,
         item_features=item_features,
+        context_features=context_features,
         catalog_time=None if ingested.items is None else _catalog_time(ingested.items.path),
         files=files,
         fingerprint=fingerprint(files, time.kind, kinds),

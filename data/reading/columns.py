@@ -8,6 +8,7 @@ from turret.data.manifest import Columns
 from turret.data.reading.source_settings import ColumnSettings
 
 Role = Literal["user", "item"]
+FeaturesOf = Role | Literal["context"]
 
 _NAMES = {
     "user": "user_id userId userid user customer_id customerId CustomerID visitor_id session_id",

@@ -216,7 +216,9 @@ class PrepareConfig(Settings):
     and "drop=any" drops them; all count them. `items_format` and `users_format` are for files in another form
     than the events. `kinds` gives the meaning of each kind; without `kinds`, all events are alike, and "auto"
     (`kinds_auto`) is the table that is proposed for a funnel. `fields` are the item columns kept for answers
-    (default: all), `answers` is the folder of the answer log, `display` the columns that people see.
+    (default: all), `answers` is the folder of the answer log, `display` the columns that people
+    see. `context` are the columns of events that are known when an answer is asked for: COLUMN, or
+    COLUMN=KIND with a kind of features.
     """
 
     source: Place | None = None
@@ -270,9 +272,17 @@ class PrepareConfig(Settings):
     user_features: FeatureColumns | None = None
     fields: tuple[str, ...] | None = option("Items: kept for answers (all of them).", "COLUMN", names="field")
     display: DisplaySettings = DisplaySettings()
+    context: tuple[str, ...] = column_list(
+        "Events: known when an answer is asked for, such as device; repeatable.", "COLUMN[=KIND]"
+    )
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
+        if self.context and self.queries is not None:
+            raise ValueError(
+                f"context = {list(self.context)} is of events, and queries have features of their own; name "
+                "the columns with --query-context"
+            )
         if self.user_features is not None and self.user_features.text:
             raise ValueError(
                 f"user_features.text = {list(self.user_features.text)}: only items have texts; "

@@ -148,12 +148,14 @@ class LogSource:
     """One source of a log: its tables with the part of each, the columns by role, and its settings.
 
     `answers` is the answer log where rows name answers, else None.
+    `context` has the columns of the contexts of all sources, some of which this source may lack.
     """
 
     parts: tuple[tuple[int | None, Table], ...]
     columns: Columns
     settings: SourceSettings
     answers: pl.LazyFrame | None = None
+    context: tuple[str, ...] = ()
 
     @property
     def path(self) -> Path:

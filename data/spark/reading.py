@@ -174,7 +174,7 @@ def _sorting(dtype: pl.DataType, first_users: NDArray[np.int64], items: Path) ->
 
 def read_by_spark(
     log: Log, work: Path
-) -> tuple[SparkEvents, pl.Series, pl.Series, Counter[str], Counter[int]]:
+) -> tuple[SparkEvents, pl.Series, pl.Series, pl.Series, Counter[str], Counter[int]]:
     """Read `log` as `data.events.events.read_events` does, by the same rules, on executors.
 
     Each id is counted in pieces, and the counts of a share of the ids are added up in one task. `work` is a
@@ -196,7 +196,8 @@ def read_by_spark(
         Counter(dict(row for rows in counts[role] for row in rows.iter_rows())) for role in (_VERDICT, _LABEL)
     )
     events = int(users[_COUNT].sum())
-    return SparkEvents(log, log.columns, events, users, items), users["key"], items["key"], verdicts, labels
+    read = SparkEvents(log, log.columns, events, users, items)
+    return read, users["key"], items["key"], pl.Series(dtype=pl.String), verdicts, labels
 
 
 def _counting(shares: int) -> Callable[[pl.DataFrame], Iterator[tuple[int, pl.DataFrame]]]:

@@ -49,10 +49,11 @@ class Side(NamedTuple):
         Raises RequestError or EncodingError, whose message names the version.
         """
         read, others = ({each.name for each in side.model.bundle.user_features} for side in (self, other))
-        features = {
-            name: value for name, value in query.request.features.items() if name not in others - read
+        fields = {
+            field: {name: value for name, value in values.items() if name not in others - read}
+            for field, values in (("features", query.request.features), ("context", query.request.context))
         }
-        query = replace(query, request=query.request.model_copy(update={"features": features}))
+        query = replace(query, request=query.request.model_copy(update=fields))
         try:
             (answer,) = recommend(self.model, self.fresh, [query])
         except (RequestError, EncodingError) as error:
@@ -243,7 +244,12 @@ def _recorded_queries(bundle: Bundle, k: int, now: int) -> list[Query]:
         times = [round(1000 * time) for time in golden.history_times or ()] or None
         at = None if golden.at is None else round(1000 * golden.at)
         request = RecommendRequest.model_construct(
-            history=list(golden.history), history_times=times, at=at, k=k, features=golden.features
+            history=list(golden.history),
+            history_times=times,
+            at=at,
+            k=k,
+            features=golden.features,
+            context=golden.context,
         )
         query = make_query(request, NO_HISTORY, (), now)
         query.history_kinds = golden.history_kinds or ()

@@ -254,7 +254,7 @@ class Recommender:
         if self.answer_log is None or shown is None:
             return
         route = CANARY if model is self._model_holder.traffic.canary else LIVE
-        user, context = next(iter(request.visitors), None), context_of(request.features, self.context)
+        user, context = next(iter(request.visitors), None), context_of(request.inputs, self.context)
         rules = tuple(query.rules)
         self.answer_log.offer(
             LoggedAnswer(answer_id, time, call, model.version, route, user, shown, context, rules)

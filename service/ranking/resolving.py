@@ -127,8 +127,8 @@ def _read_filter(query: Query, view: ItemView) -> Filter | None:
             wrong += invalid_fields(error)
     wrong += [view.no_field(name, f"cap.{name}") for name in request.cap if name not in bundle.catalog.kinds]
     try:
-        if request.features:
-            bundle.encoder.check([request.features])
+        if request.features or request.context:
+            bundle.encoder.check([request.features], [request.context])
     except EncodingError as error:
         wrong += invalid_fields(error)
     if wrong:
@@ -229,7 +229,7 @@ def encode(queries: Sequence[Query], model: LoadedModel, view: ItemView) -> None
     known = [
         position
         for position, query in enumerate(queries)
-        if query.vector is None and encoder.can_encode(query.rows, query.request.features)
+        if query.vector is None and encoder.can_encode(query.rows, query.request.inputs)
     ]
     if not known:
         return
@@ -237,7 +237,7 @@ def encode(queries: Sequence[Query], model: LoadedModel, view: ItemView) -> None
     try:
         vectors = encoder.encode(
             [query.rows for query in chosen],
-            [query.request.features for query in chosen],
+            [query.request.inputs for query in chosen],
             [query.times for query in chosen],
             view.more_vectors,
             [query.kinds for query in chosen] if manifest.reads_kinds else None,

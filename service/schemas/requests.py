@@ -146,7 +146,8 @@ class RecommendRequest(RankingRequest):
     `history` (item ids, oldest first, or objects of an `item` and the `kind` of its event) is the whole
     history; without it, the stored histories of `user_id` and of `session_id` count, as one. `history_times`
     are the times of its items, and `at` is the time of the request, by default now; versions that don't read
-    times ignore both. `features` are the user's, by name. `exclude_seen` leaves out the items of the history
+    times ignore both. `features` are the user's, by name, and `context` those of the request, such as the
+    device. `exclude_seen` leaves out the items of the history
     (true), or those of events of some kinds (a list); without it, the version decides (`exclude_seen` and
     `kinds` of `GET /v1/version`). `among` ranks all items, those without a use in the history (`new`), or
     those with one (`again`).
@@ -160,8 +161,14 @@ class RecommendRequest(RankingRequest):
     history_times: list[Time] | None = Field(default=None, max_length=HISTORY_LIMIT, fail_fast=True)
     at: Time | None = None
     features: Features = EMPTY
+    context: Features = EMPTY
     exclude_seen: SeenKinds = None
     among: Slot = "all"
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The features of the user and of the request, as an encoder reads them."""
+        return {**self.features, **self.context} if self.context else self.features
 
     @property
     def visitors(self) -> tuple[str, ...]:

@@ -154,7 +154,7 @@ class Found(NamedTuple):
 
 def _read(log: Log) -> tuple[Found, Events]:
     with TemporaryDirectory() as work:
-        events, users, items, verdicts, _ = read_events(log, Path(work))
+        events, users, items, _, verdicts, _ = read_events(log, Path(work))
         return Found(users, items, *log.dropped_rows(verdicts)), Events(**events.read(0, len(events)))
 
 

@@ -26,7 +26,7 @@ CONFIGURATION = ROOT / "schemathesis.toml"
 UNSAYABLE = {
     422: {
         *("history_times", "at", "id", "point", "field", "filter", "features", "cap", "kind", "user_id"),
-        *("pin", "by", "half_life", "kinds", "rules", "among", "places"),
+        *("context", "pin", "by", "half_life", "kinds", "rules", "among", "places"),
     },
     413: {"fields"},
 }

@@ -34,12 +34,14 @@ TOLERANCE = 1e-4
 class GoldenQuery(Settings):
     """A request of the service, and the ids and scores of its best items, as `replay` answers it.
 
-    `history` are item ids, oldest first, `features` the user's. `history_kinds` are the kinds of the
-    events. `history_times` and `at` are in seconds since 1970: the times of the items and of the request.
+    `history` are item ids, oldest first, `features` the user's, `context` those of the request.
+    `history_kinds` are the kinds of the events. `history_times` and `at` are in seconds since 1970: the times
+    of the items and of the request.
     """
 
     history: tuple[int | str, ...] = Field(max_length=LONGEST_HISTORY)
     features: dict[str, Any] = Field(default={})
+    context: dict[str, Any] = Field(default={})
     history_kinds: tuple[str, ...] | None = Field(default=None, max_length=LONGEST_HISTORY)
     history_times: tuple[float, ...] | None = Field(default=None, max_length=LONGEST_HISTORY)
     at: float | None = None
@@ -54,6 +56,11 @@ class GoldenQuery(Settings):
             if values is not None and len(values) != len(self.history):
                 raise ValueError(f"{len(values)} {name} for {len(self.history)} items")
         return self
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The features of the user and of the request, as an encoder reads them."""
+        return {**self.features, **self.context}
 
     @property
     def times(self) -> Times | None:
@@ -116,7 +123,7 @@ def replay(bundle: Bundle, golden: Golden) -> list[Ranking]:
             )
         out = rows if bundle.manifest.repeats is None else rows[:0]
         try:
-            answers += retriever.recommend([rows], [query.features], golden.k, [out], [times], kinds=[kinds])
+            answers += retriever.recommend([rows], [query.inputs], golden.k, [out], [times], kinds=[kinds])
         except EncodingError as error:
             raise BundleError(f"recorded query {i}: {error.field}: {error}", "golden") from None
     return answers
@@ -203,7 +210,7 @@ def mean_overlap(bundle: Bundle, recorded: Sequence[GoldenQuery]) -> float:
     ranks_history = any(not set(query.history).isdisjoint(query.items) for query in recorded)
     overlaps = []
     for query in recorded:
-        features = {name: value for name, value in query.features.items() if name in names}
+        features = {name: value for name, value in query.inputs.items() if name in names}
         ranking: Ranking | None = None
         with suppress(EncodingError, DataError):
             rows, times, kinds, _, _ = query.read_by(bundle)

@@ -1,6 +1,7 @@
 """The manifest of a bundle: its contents, measurements and checksums."""
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -84,7 +85,8 @@ class ModelCard(Settings):
     events by name, in the order of their codes (`data.kinds`), empty where all are alike; events without a
     kind have `default_kind`. `duplicates` and `session_gap`: the settings of the preparation by which events
     of a history become one (`data.histories.duplicates`). `reads_kinds`: the user tower reads the kind of
-    each event. `exclude_seen`: the default of requests that don't say which items of the history answers
+    each event. `context`: the features of the user tower that are of the request, and not of its user.
+    `exclude_seen`: the default of requests that don't say which items of the history answers
     leave out. `repeats`: the gain of items of the history over their scores by the towers; None where they
     gain nothing. `keeps_html`: texts of items are read as they are, without
     `data.reading.markup.plain_text`.
@@ -98,6 +100,7 @@ class ModelCard(Settings):
     duplicates: Duplicates = "keep"
     session_gap: Pause | None = None
     reads_kinds: bool = False
+    context: tuple[str, ...] = ()
     scoring: ScoringConfig
     history_length: int = Field(ge=1)
     reads_times: bool = False
@@ -114,6 +117,13 @@ class ModelCard(Settings):
     def merging(self) -> Merging:
         """The rule by which the events of a user with an item become one event."""
         return Merging.of(self.duplicates, self.session_gap, self.kinds)
+
+    def fields_of(self, inputs: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+        """Return the inputs of the user tower as the fields of a request: `features` and `context`."""
+        fields: dict[str, dict[str, Any]] = {"features": {}, "context": {}}
+        for name, value in inputs.items():
+            fields["context" if name in self.context else "features"][name] = value
+        return fields
 
     @property
     def uses_times(self) -> bool:

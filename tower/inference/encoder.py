@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from itertools import zip_longest
 from math import isfinite
 from typing import Any
 
@@ -81,6 +82,7 @@ Kinds = NDArray[np.integer[Any]]
 Vectors = NDArray[np.float32]
 # The largest batch, and the least number of steps that histories are padded to.
 TOGETHER, _LEAST_STEPS = 16, 8
+_NOTHING: Mapping[str, object] = {}
 # Long histories take long: `is_steady` tries only some batch sizes for them.
 _LONG, _SOME = 64, (2, 3, 5, 7)
 
@@ -103,7 +105,7 @@ class Encoder:
         self._vectors = np.asarray(vectors)
         self._history_length = card.history_length
         self._card = card
-        self._features = FeatureInputs(features, "user")
+        self._features = FeatureInputs(features, "user", card.context)
         inputs = {"history", "length", *self._features.input_names}
         inputs |= {"kinds"} if card.reads_kinds else set()
         inputs |= set(TIME_INPUTS) if card.reads_times else set()
@@ -214,11 +216,17 @@ class Encoder:
         """The padded length of a history of `count` items: a power of two, or all that the tower reads."""
         return min(self._history_length, max(_LEAST_STEPS, 1 << (count - 1).bit_length()))
 
-    def check(self, features: Sequence[Mapping[str, object]]) -> None:
-        """Raise EncodingError for features that `encode` would refuse, without encoding any history."""
-        for i, query in enumerate(features):
-            if query:
-                self._features.encode(i, query)
+    def check(
+        self, features: Sequence[Mapping[str, object]], contexts: Sequence[Mapping[str, object]] = ()
+    ) -> None:
+        """Raise EncodingError for features that `encode` would refuse, without encoding any history.
+
+        Those of a request's context are in `contexts`, if there are any, and not among its user's features.
+        """
+        for i, (query, context) in enumerate(zip_longest(features, contexts, fillvalue=_NOTHING)):
+            if query or context:
+                self._features.check_fields(i, query, context)
+                self._features.encode(i, {**query, **context})
 
     def gather(self, rows: Rows, more: Vectors | None = None) -> Vectors:
         """Return the item vectors [B, D] of rows [B]; rows from N on are of `more`, as in `encode`."""

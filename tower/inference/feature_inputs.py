@@ -43,12 +43,16 @@ class FeatureInputs:
     """The feature inputs of a user or item tower: one input `feature_<name>` for each.
 
     Each input is an array of the feature's `Form`; lists of codes are padded with zeros at their end.
+    Features named in `context` are of a request and not of its user; requests have them in `context`.
     """
 
     _UNREAD = Feature(name="", kind="text")
 
-    def __init__(self, features: Sequence[Feature], of: Literal["user", "item"]) -> None:
+    def __init__(
+        self, features: Sequence[Feature], of: Literal["user", "item"], context: Sequence[str] = ()
+    ) -> None:
         self.features = tuple(features)
+        self._context = tuple(context)
         self.input_names = {f"feature_{feature.name}" for feature in features}
         self._by_name = {feature.name: feature for feature in features}
         self._names = self._by_name.keys()
@@ -120,8 +124,8 @@ class FeatureInputs:
     ) -> Iterator[EncodingError]:
         """Yield an error for each feature that the tower doesn't have or whose value doesn't fit it."""
         unread = f"this model reads no {self._of} features; leave this out"
-        if self._names:
-            unread = f"this model doesn't read this; it reads {', '.join(sorted(self._names))}"
+        if names := self._names - {*self._context}:
+            unread = f"this model doesn't read this; it reads {', '.join(sorted(names))}"
         for name in features:
             if name in self._names:
                 continue
@@ -135,8 +139,24 @@ class FeatureInputs:
         for feature, code in zip(self.features, codes, strict=True):
             if code is None:
                 message = f"this feature takes {feature.fits}, or null where it is unknown"
-                raw = features.get(feature.name)
-                yield EncodingError(position, f"features.{feature.name}", raw, message)
+                field = "context" if feature.name in self._context else "features"
+                yield EncodingError(position, f"{field}.{feature.name}", features.get(feature.name), message)
+
+    def check_fields(
+        self, position: int, features: Mapping[str, object], context: Mapping[str, object]
+    ) -> None:
+        """Raise EncodingError for `features` of the context, and for other features in `context`."""
+        unread = f"the context that this model reads is {', '.join(self._context) or 'none'}; leave this out"
+        misplaced = "this is of the request: send it in `context`"
+        fields = (("context", context, unread), ("features", features, misplaced))
+        faults = [
+            EncodingError(position, f"{field}.{name}", value, message)
+            for field, values, message in fields
+            for name, value in values.items()
+            if (name in self._context) == (field == "features")
+        ]
+        if faults:
+            raise first_with_others(faults)
 
     def inputs(self, rows: Sequence[Mapping[str, object]], first: int = 0) -> Inputs:
         """Return the tower's inputs for B users or items.

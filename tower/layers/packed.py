@@ -40,6 +40,8 @@ class PackedHistories:
             where they are unknown, or the tower reads none.
         kinds: int64 [P], the code of each event's kind (`data.kinds`), -1 where it is unknown; None where the
             towers read none.
+        contexts: int64 [B], the row of each example's context in prepared data; None where the towers read
+            none, or all are unknown.
     """
 
     rows: Tensor
@@ -51,6 +53,7 @@ class PackedHistories:
     gaps: Tensor | None = None
     clocks: Tensor | None = None
     kinds: Tensor | None = None
+    contexts: Tensor | None = None
 
     def to(self, device: torch.device) -> "PackedHistories":
         """The same histories on another device."""
@@ -68,9 +71,10 @@ class PackedHistories:
     def distinct(self) -> tuple[Tensor, Tensor]:
         """The examples [S] with another user or window than the one before; the index in [S] of each of [B].
 
-        Neighbours that leave different items out of one window differ.
+        Neighbours that leave different items out of one window differ, and so do those of two contexts.
         """
-        columns = [self.users, self.starts, self.ends] + ([] if self.left_out is None else [self.left_out])
+        columns = [self.users, self.starts, self.ends]
+        columns += [column for column in (self.left_out, self.contexts) if column is not None]
         new = torch.ones_like(self.starts, dtype=torch.bool)
         new[1:] = torch.stack([column[1:] != column[:-1] for column in columns]).any(dim=0)
         return new.nonzero().squeeze(1), new.cumsum(0) - 1
@@ -84,6 +88,7 @@ class PackedHistories:
             users=self.users[examples],
             ages=self.ages[examples],
             left_out=None if self.left_out is None else self.left_out[examples],
+            contexts=None if self.contexts is None else self.contexts[examples],
         )
 
     def part(self, examples: slice) -> tuple["PackedHistories", slice]:

@@ -9,18 +9,21 @@ from torch.nn.functional import normalize
 from torch.utils.checkpoint import checkpoint
 
 from turret.data.features.columns import Features
+from turret.data.features.feature import Feature
 from turret.tower.config import ScoringConfig
 from turret.tower.errors import TowerError
 from turret.tower.kernels.elementwise import Normalize, gather_rows
 from turret.tower.layers.feature_layers import feature_rows
 from turret.tower.layers.packed import PackedHistories, step_at
 from turret.tower.towers.config import USER_TOWERS, TowerConfig
+from turret.tower.towers.context import ContextLayer
 from turret.tower.towers.user import joined, perceptron
 
 # Rows that are this many times the catalog hold most of it: computing it whole is faster than sorting them.
 MANY = 2
 # The ready vectors of this many items are read from files at once.
 _VECTORS_AT_ONCE = 32_768
+_NO_CONTEXT = Features(0, (), {})
 
 
 class ItemTower(nn.Module):
@@ -96,6 +99,7 @@ class TwoTowers(nn.Module):
 
     Attributes:
         kinds: the layer of the kinds of events; None where the towers read none.
+        context: the layer of the contexts of requests; None where the towers read none.
         chunk_size: how many items, and how many examples, a tower computes at once; 0 for all.
         reads_sets: whether histories have each item once, at its first use.
 
@@ -113,6 +117,7 @@ class TwoTowers(nn.Module):
         table_device: str | None = None,
         kind_count: int = 0,
         reads_sets: bool = False,
+        context_features: Features = _NO_CONTEXT,
     ) -> None:
         super().__init__()
         self.config = config
@@ -122,6 +127,22 @@ class TwoTowers(nn.Module):
         self.user = USER_TOWERS[config.user.kind](config.user, config.dimension, user_features)
         reads_kinds = config.user.kinds and config.user.context != "none" and kind_count > 1
         self.kinds = KindLayer(kind_count, config.dimension) if reads_kinds else None
+        self.context: ContextLayer | None = None
+        if config.user.context_features:
+            names, width = config.user.context_features, config.user.feature_width
+            rows = feature_rows(names, width, context_features, "tower.user.context_features")
+            self.context = ContextLayer(rows, config.dimension) if rows else None
+
+    @property
+    def request_features(self) -> tuple[Feature, ...]:
+        """The features of a request: those of its user, then those of its context."""
+        both = (self.user.rows, self.context.rows if self.context else None)
+        return tuple(feature for rows in both if rows is not None for feature in rows.layers.features)
+
+    @property
+    def context_names(self) -> tuple[str, ...]:
+        """The names of the features of contexts that are read."""
+        return tuple(feature.name for feature in self.context.rows.layers.features) if self.context else ()
 
     def item_vectors(self, rows: Tensor) -> Tensor:
         """Scored item vectors of `rows` [...]: [..., D]. Each different row passes the tower once."""
@@ -166,9 +187,12 @@ class TwoTowers(nn.Module):
             vectors = self.kinds(vectors, histories.kinds)
         count, size = len(histories.starts), self.chunk_size
         if not 0 < size < count:
-            return scored_users(self.user(histories, vectors), self.config.scoring)
-        parts = (histories.part(slice(start, start + size)) for start in range(0, count, size))
-        users = torch.cat([_again(self.user, part, vectors[events]) for part, events in parts])
+            users = self.user(histories, vectors)
+        else:
+            parts = (histories.part(slice(start, start + size)) for start in range(0, count, size))
+            users = torch.cat([_again(self.user, part, vectors[events]) for part, events in parts])
+        if self.context is not None:
+            users = self.context(users, histories.contexts)
         return scored_users(users, self.config.scoring)
 
     def training_vectors(self, users: Tensor, targets: Tensor, groups: Tensor | None = None) -> Tensor:

@@ -36,11 +36,14 @@ class UserTowerSettings(Settings):
     kind of its event, where the data has several kinds (`tower.towers.model.KindLayer`). With `interests` = I
     above 1 a user has I vectors, and an item the best of its I scores; `interest_power` is how training
     weighs them (`tower.towers.model.fitting_vectors`).
+    `context_features` names the prepared columns of contexts that change a vector
+    (`tower.towers.context.ContextLayer`); `"all"` is all of them.
     """
 
     kind: str
     history_length: Length = 50
     features: FeatureNames = ()
+    context_features: FeatureNames = ()
     feature_width: Width = 8
     dropout: Rate = 0.1
     kinds: bool = True

@@ -61,6 +61,7 @@ class Facts:
         item_tastes: for item features that are a category or a list of categories, how many times as often
             two items of a user share a value as two items of the log do.
         user_features: the names of the users' features.
+        context_features: the names of the features of contexts.
         order: how well the order of the histories predicts the next item.
         in_file_order: whether the events have no times, so that their order is that of their file.
         repeat_share: the share of the training events that repeat an item of an earlier visit of their user.
@@ -84,6 +85,7 @@ class Facts:
     has_negatives: bool
     kinds: int = 0
     half_life: float = 0.0
+    context_features: tuple[str, ...] = ()
 
     @property
     def exclude_seen(self) -> Seen:
@@ -111,6 +113,7 @@ def facts_of(data: PreparedData) -> Facts:
         has_validation=bool((data.first_targets(starts, ends) < ends).any()),
         has_negatives=data.negatives is not None,
         kinds=kinds,
+        context_features=tuple(feature.name for feature in data.manifest.context_features),
     )
 
 
@@ -184,6 +187,7 @@ def _training(facts: Facts, base: ExperimentConfig) -> Settings:
         "training.refit": True,
         "training.half_life": facts.half_life,
         "evaluation.exclude_seen": facts.exclude_seen,
+        **({"tower.user.context_features": "all"} if facts.context_features else {}),
     }
 
 

@@ -235,6 +235,9 @@ def data_reasons(facts: Facts, experiment: ExperimentConfig, refused: Mapping[st
         parts = [f"{len(names)} of {kind} ({listing(names)})" for kind, names in named.items() if names]
         sentence = f"The data has features, {' and '.join(parts)}, so a candidate reads them."
         yield finding("features", sentence, **named)
+    if facts.context_features:
+        sentence = f"Events have a context ({listing(facts.context_features)}), so all candidates read it."
+        yield finding("context", sentence, context_features=list(facts.context_features))
     if facts.item_tastes and known < ORDERED:
         yield _taste_reason(facts)
     if facts.ranks_repeats and not experiment.evaluation.exclude_seen:

@@ -71,6 +71,7 @@ def baskets_of(data: PreparedData) -> PreparedData:
         offsets=np.append(0, ends),
         times=data.times[positions],
         **optional,
+        contexts=None if data.contexts is None else data.contexts[positions],
         splits=np.column_stack([ends - (parts > 0), ends - (parts > 1)]),
         train_ends=np.where(parts > 0, ends - sizes, ends),
         users=Vocabulary(range(user_count)),

@@ -114,7 +114,8 @@ class TrainingBatches:
 
     `context` decides the window of a target, of at most `history_length` events (`cut_spans`); up to
     `span_length` consecutive targets of a user share a batch. `times` adds gaps and clocks, `kinds` the kinds
-    of the events, `negatives` the given negatives of the targets. Targets before `start_time` are left out.
+    of the events, `negatives` the given negatives and `contexts` the contexts of the targets. Targets before
+    `start_time` are left out.
     """
 
     def __init__(
@@ -129,11 +130,13 @@ class TrainingBatches:
         negatives: bool = False,
         kinds: bool = False,
         targets: Targets | None = None,
+        contexts: bool = False,
     ) -> None:
         check_trainable(data, context)
         self.data = data
         self.targets = targets or Targets(data, _of_target_kinds(data))
         self.times, self.kinds = times, kinds and data.kinds is not None
+        self.contexts = data.contexts if contexts else None
         self.negatives = data.negatives if negatives else None
         self.groups = data.query_groups()
         self.batch_size, self.history_length, self.context = batch_size, history_length, context
@@ -188,6 +191,7 @@ class TrainingBatches:
             experiment.objective.candidates != "drawn",
             user.kinds,
             targets or Targets.of(experiment, data),
+            bool(user.context_features),
         )
 
     @property
@@ -272,6 +276,9 @@ class TrainingBatches:
             gaps=gaps,
             clocks=clocks,
             kinds=packed_kinds(self.data, events) if self.kinds else None,
+            contexts=None
+            if self.contexts is None
+            else torch.from_numpy(self.contexts[targets].astype(np.int64)),
         )
 
 

@@ -23,7 +23,8 @@ from turret.training.verdict.verdict import best_baseline_finding, main_metric, 
 
 _MOST, _LIMIT = 1000, 2**32
 # Findings of these kinds are about the data and the settings, so they are the same for all seeds.
-_OF_DATA = ("baseline_limits", "baseline_left_out", "unread_features", "unread_order", "repeats")
+_UNREAD = ("unread_features", "unread_context", "unread_order")
+_OF_DATA = ("baseline_limits", "baseline_left_out", *_UNREAD, "repeats")
 Runs = Sequence[Run]
 """One side of a comparison: a run, or the runs of several seeds as their average."""
 

@@ -37,16 +37,19 @@ def histories_of(
     times: bool = False,
     kinds: bool = False,
     sets: bool = False,
+    contexts: bool = False,
 ) -> PackedHistories:
     """The newest `history_length` events of each of `users` [U] before `until`, packed.
 
     With `kinds`, histories have the kinds of `data`; with `sets`, they have only the first of these events of
     each item. With `times`, histories have times, and the request is at the time of the user's next event;
-    after the last event, at the end of the log.
+    after the last event, at the end of the log. With `contexts`, the request has the context that
+    `PreparedData.request_contexts` assumes.
     """
     starts, ends = history_bounds(data, users, until)
     starts = np.maximum(starts, ends - history_length)
     lengths = ends - starts
+    context_rows = data.request_contexts(users, ends) if contexts else None
     gaps, clocks = packed_times(data, users, starts, ends) if times else (None, None)
     events = ranges(starts, lengths)
     if sets:
@@ -63,6 +66,7 @@ def histories_of(
         gaps=gaps,
         clocks=clocks,
         kinds=packed_kinds(data, events) if kinds else None,
+        contexts=None if context_rows is None else torch.from_numpy(context_rows),
     )
 
 
@@ -104,7 +108,10 @@ def user_vectors(
     """
     user, kinds = model.config.user, model.kinds is not None
     sets = model.reads_sets
-    histories = histories_of(data, users, until, user.history_length, user.reads_times, kinds, sets)
+    has_context = model.context is not None
+    histories = histories_of(
+        data, users, until, user.history_length, user.reads_times, kinds, sets, has_context
+    )
     histories = histories.to(items.device)
     return model.user_vectors(histories, items[histories.rows])
 

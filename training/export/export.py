@@ -106,7 +106,7 @@ def _contents(run: Run, data: PreparedData, version: str, work: Path) -> BundleC
         user_tower=user_tower_onnx(model),
         item_vectors=vectors,
         vocabulary=vocabulary,
-        user_features=model.user.rows.layers.features if model.user.rows else (),
+        user_features=model.request_features,
         fields={name: [*values, *cold.fields.get(name, [])] for name, values in data.fields.items()},
         popularity=popularity,
         usual_gaps=np.concatenate([usual_gaps(data), np.zeros(len(cold.ids), dtype=np.float32)]),
@@ -133,6 +133,7 @@ def _card(run: Run, data: PreparedData, model: TwoTowers, version: str) -> Model
         duplicates=filters["duplicates"],
         session_gap=filters["session_gap"],
         reads_kinds=model.kinds is not None,
+        context=model.context_names,
         scoring=run.experiment.tower.scoring,
         history_length=user.history_length,
         reads_times=user.reads_times,
@@ -181,20 +182,21 @@ def _recorded(
     items: Sequence[int | str],
     scores: NDArray[np.float32],
 ) -> GoldenQuery:
-    """The user's history and features as a request, and the best items with their scores.
+    """The user's history, features and context as a request, and the best items with their scores.
 
     The kinds and times are those of the data, whether or not this model reads them: the gate replays the
     query on later versions, which may. With times, the request is at the moment that evaluation assumes.
     """
-    raw = data.user_values(user)
+    first, end = data.offsets[user : user + 2].tolist()
+    raw, context = data.user_values(user), data.context_values(user, end)
     features = model.user.rows.layers.features if model.user.rows else ()
     recorded: dict[str, Any] = {
         "history": data.item_ids.ids(data.history(user, "end")),
         "features": {feature.name: raw[feature.name] for feature in features if feature.name in raw},
+        "context": {name: context[name] for name in model.context_names if name in context},
         "items": items,
         "scores": scores.tolist(),
     }
-    first, end = data.offsets[user : user + 2].tolist()
     if data.kinds is not None:
         names = read_kinds(data.manifest.kinds)
         recorded["history_kinds"] = [names[code] for code in data.kinds[first:end]]

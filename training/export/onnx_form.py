@@ -20,9 +20,9 @@ class ServedUserTower(nn.Module):
 
     def __init__(self, model: TwoTowers) -> None:
         super().__init__()
-        self.user, self.kinds = model.user, model.kinds
+        self.user, self.kinds, self.context = model.user, model.kinds, model.context
         self.scoring = model.config.scoring
-        self.features: tuple[Feature, ...] = model.user.rows.layers.features if model.user.rows else ()
+        self.features: tuple[Feature, ...] = model.request_features
         self.times = TIME_INPUTS if model.config.user.reads_times else ()
 
     @property
@@ -38,7 +38,10 @@ class ServedUserTower(nn.Module):
             history, others = self.kinds(history, others[0]), others[1:]
         times, features = others[: len(self.times)], others[len(self.times) :]
         named = {feature.name: value for feature, value in zip(self.features, features, strict=True)}
-        return scored_users(self.user.served(history, length, named, times), self.scoring)
+        users = self.user.served(history, length, named, times)
+        if self.context is not None:
+            users = self.context.served(users, named)
+        return scored_users(users, self.scoring)
 
 
 class ServedItemTower(nn.Module):
@@ -75,9 +78,9 @@ class ServedItemTower(nn.Module):
 def user_tower_onnx(model: TwoTowers) -> bytes:
     """Export the user tower with free batch, history and bag sizes.
 
-    Inputs: `history` float32 [B, T, D], `length` int64 [B], `feature_<name>` for each user feature in its
-    `Form`, `kinds` int64 [B, T] (-1 = unknown, and padding) where the towers read kinds, and `gaps` and
-    `clocks` float32 [B, T] where the tower reads times.
+    Inputs: `history` float32 [B, T, D], `length` int64 [B], `feature_<name>` for each feature of users and
+    contexts in its `Form`, `kinds` int64 [B, T] (-1 = unknown, and padding) where the towers read kinds, and
+    `gaps` and `clocks` float32 [B, T] where the tower reads times.
     Output: `user_vector` float32 [B, D], or [B, I, D] of several interests.
     """
     served = ServedUserTower(model).eval().cpu()

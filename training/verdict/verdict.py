@@ -85,6 +85,7 @@ def verdict(
         # A metric that tells nothing gives no reason to train for longer.
         end if end and (is_told or end["kind"] == "unfinished") else None,
         None if is_tried else unread_features(experiment, data),
+        None if is_tried else unread_context(experiment, data),
         None if is_tried else unread_order(experiment, data),
         repeats(report, data),
         complements(report),
@@ -328,6 +329,18 @@ def unread_features(experiment: ExperimentConfig, data: PreparedData) -> Finding
         f"{listing(readers)} reads them."
     )
     return finding("unread_features", sentence, item_features=items, user_features=users, experiments=readers)
+
+
+def unread_context(experiment: ExperimentConfig, data: PreparedData) -> Finding | None:
+    """A finding if the tower leaves columns of the context unread."""
+    names = _unread(experiment.tower.user.context_features, data.manifest.context_features)
+    if not names:
+        return None
+    sentence = (
+        f"This experiment leaves the context of events unread: {listing(names)}; train with "
+        "--set tower.user.context_features=all to read it."
+    )
+    return finding("unread_context", sentence, context_features=names)
 
 
 def _unread(chosen: FeatureNames, features: list[FeatureSummary]) -> list[str]:

@@ -141,7 +141,7 @@ def _query(
         items, when = items[order], when[order]
         names = {code: name for name, code in row_codes(data.manifest.kinds).items()}
         kinds = [names[code] for code in np.append(negatives.kinds, data.kinds[positions])[order].tolist()]
-    values = data.user_values(user) if bundle.user_features else {}
+    values = data.user_values(user) | data.context_values(user, end) if bundle.user_features else {}
     features = {
         feature.name: values[feature.name] for feature in bundle.user_features if feature.name in values
     }

@@ -91,6 +91,7 @@ class RecommendRequest(RankingRequest, total=False):
     history_times: Sequence[Time]
     at: Time
     features: Mapping[str, Any]
+    context: Mapping[str, Any]
     exclude_seen: bool | Sequence[str]
     among: Literal["all", "new", "again"]
 

@@ -21,6 +21,7 @@ from turret.service.ranking.query import NO_HISTORY, Query, make_query
 from turret.service.settings import read_settings
 from turret.service.stores.contract import History
 from turret.tower.bundle.bundle import Bundle
+from turret.tower.format.manifest import ModelCard
 
 BLOCK = 4_096
 _MOST_PLACES = 100
@@ -90,7 +91,7 @@ def _ranked(
 ) -> tuple[NDArray[Any], Floats, Floats]:
     """The version's items [A, K], its scores of the logged items, and its scores of its own items."""
     places, features = items.shape[1], [feature.name for feature in bundle.user_features]
-    scorer, histories = Scorer(bundle, empty_overlay(bundle)), _Histories(events, places)
+    scorer, histories = Scorer(bundle, empty_overlay(bundle)), _Histories(events, places, bundle.manifest)
     version = np.full(items.shape, "", dtype=object)
     scores, own = np.full(items.shape, np.nan), np.full(items.shape, np.nan)
     names = scorer.items.cast(pl.String).to_numpy()
@@ -127,9 +128,9 @@ def _products(bundle: Bundle, queries: list[Query], rows: NDArray[np.int64]) -> 
 class _Histories:
     """The events of each visitor, oldest first."""
 
-    def __init__(self, events: pl.DataFrame, places: int) -> None:
+    def __init__(self, events: pl.DataFrame, places: int, manifest: ModelCard) -> None:
         # Any user has a stored history; the name itself changes no answer.
-        self._fields = {"user_id": "user", "k": places}
+        self._fields, self._manifest = {"user_id": "user", "k": places}, manifest
         self._request = request_of(self._fields)
         ordered = events.sort("time", maintain_order=True)
         lists = ordered.group_by("visitor").agg("item", pl.col("time").dt.epoch("ms"), "kind")
@@ -147,5 +148,7 @@ class _Histories:
             history = History(items[chosen], times[chosen], known)
         fields = json.loads(context) if features and context else {}
         given = {name: fields[name] for name in features if name in fields}
-        request = self._request if not given else request_of({**self._fields, "features": given})
+        request = self._request
+        if given:
+            request = request_of({**self._fields, **self._manifest.fields_of(given)})
         return make_query(request, history, (), time)

@@ -72,6 +72,9 @@ _Among = Annotated[
 _Features = Annotated[
     str | None, typer.Option(metavar="JSON", help="Features of all users, before those of the data.")
 ]
+_Context = Annotated[
+    str | None, typer.Option(metavar="JSON", help='The context of all requests, as {"device": "mobile"}.')
+]
 _At = Annotated[
     str | None,
     typer.Option(metavar="TIME", help="The time of the lists, in ISO 8601 (the begin of the run)."),
@@ -115,6 +118,7 @@ def score(
     cap: _Cap = None,
     among: _Among = "all",
     features: _Features = None,
+    context: _Context = None,
     at: _At = None,
     by: _By = "user",
     items: _Items = None,
@@ -131,7 +135,8 @@ def score(
     from turret.scoring.conditions import parsed
     from turret.scoring.run import Run, Users
 
-    texts = {"filter": where, "exclude_seen": exclude_seen, "cap": cap, "features": features}
+    texts = {"filter": where, "exclude_seen": exclude_seen, "cap": cap}
+    texts |= {"features": features, "context": context}
     conditions = {"k": k, "rules": rules, "exclude": exclude, "min_score": min_score, "at": at}
     conditions |= {"diversity": diversity, "among": among}
     conditions |= {name: parsed(name.replace("_", "-"), text) for name, text in texts.items()}

@@ -47,7 +47,8 @@ class DataUsers:
             )
         self._data, self._now, self._limit = data, now, limit
         self._request, self._scorer = request, scorer
-        prepared = {feature.name for feature in data.user_features.features}
+        both = (*data.user_features.features, *data.context_features.features)
+        prepared = {feature.name for feature in both}
         self._features = [name for name in scorer.user_features if name in prepared]
         self._users, self._ends = users, data.history_ends(history)
         self._part: Part | None = None if history == "end" else history
@@ -90,9 +91,9 @@ class DataUsers:
         owners, rows_of_items = places[kept.owners], self._rows[kept.items]
         # An event slightly ahead of the clock counts, so its user is answered for its time.
         np.maximum.at(request_times, owners, kept.stored)
-        features = [self._request.features] * len(ids)
+        features = [self._request.inputs] * len(ids)
         for place, row in zip(places.tolist() if self._features else (), known.tolist(), strict=False):
-            raw = self._data.user_features.raw(row)
+            raw = self._data.user_features.raw(row) | self._data.context_values(row, int(self._ends[row]))
             features[place] = {name: raw[name] for name in self._features if name in raw} | features[place]
         block = HistoryBlock(ids, features, request_times, owners, rows_of_items, kept)
         return block if self._scorer.shared is not None else self._as_queries(block)
@@ -101,11 +102,12 @@ class DataUsers:
         """The same users, each with a query."""
         items, times = self._items[block.kept.items].tolist(), block.kept.stored.tolist()
         names, codes = block.kept.names, block.kept.codes.tolist()
+        manifest = self._scorer.model.bundle.manifest
         kinds = [names[code] for code in codes] if any(names) else []
         bounds = np.searchsorted(block.owners, np.arange(len(block.users) + 1)).tolist()
         queries = []
         for place, (user, (start, end)) in enumerate(zip(block.users, pairwise(bounds), strict=True)):
-            changed = {"user_id": user, "features": block.features[place]}
+            changed = {"user_id": user, **manifest.fields_of(block.features[place])}
             history = History(items[start:end], times[start:end], kinds[start:end])
             request = self._request.model_copy(update=changed)
             queries.append(make_query(request, history, (), int(block.request_times[place])))

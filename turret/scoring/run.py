@@ -173,7 +173,7 @@ class OpenSource:
             limit = read_settings().stored_history_limit
             return DataUsers(self.data, self.request, now, limit, scorer, file, run.history)
         assert file is not None
-        return FileUsers(file, run.conditions, now, scorer.user_features)
+        return FileUsers(file, run.conditions, now, scorer.model.bundle)
 
     def with_rules(self, block: Block) -> Block:
         """The block with the rules in its queries; the queries of a store have them already."""

@@ -16,6 +16,7 @@ from turret.data.vocabulary import Id
 from turret.scoring.conditions import request_of
 from turret.scoring.scorer import Block, QueryBlock
 from turret.service.ranking.query import NO_HISTORY, Query, make_query
+from turret.tower.bundle.bundle import Bundle
 
 Load = Callable[[], Block]
 Value = TypeVar("Value")
@@ -41,13 +42,13 @@ class FileUsers:
     """The users of a file with the history of each: a row is a request.
 
     Columns: `user_id`, `history` (a list of ids, or of structs of an `item` and a `kind`), perhaps
-    `history_times` and `at`, and user features that the bundle reads.
+    `history_times` and `at`, and features of users and requests that the bundle reads.
     """
 
     _FIELDS = ("user_id", "history", "history_times", "at")
 
-    def __init__(self, path: Path, conditions: Mapping[str, Any], now: int, features: Sequence[str]) -> None:
-        columns = columns_of(path)
+    def __init__(self, path: Path, conditions: Mapping[str, Any], now: int, bundle: Bundle) -> None:
+        columns, features = columns_of(path), [feature.name for feature in bundle.user_features]
         for name in ("user_id", "history"):
             if name not in columns:
                 remedy = (
@@ -59,6 +60,7 @@ class FileUsers:
                 known = ", ".join((*self._FIELDS, *features))
                 raise ColumnError(f"{path} has a column {name!r} that no request has; keep {known} only")
         self._path, self._conditions, self._now = path, conditions, now
+        self._manifest = bundle.manifest
         self.is_whole = are_whole(path)
         with damage_told(path):
             self.count: int | None = scan(path).select(pl.len()).collect().item()
@@ -72,9 +74,10 @@ class FileUsers:
         queries: list[Query] = []
         for number, row in enumerate(rows, first + 1):
             fields = {name: _as_in_json(value) for name, value in row.items() if value is not None}
-            features = {name: fields.pop(name) for name in [*fields] if name not in self._FIELDS}
-            features |= self._conditions.get("features") or {}
-            fields = {"history": [], **self._conditions, **fields, "features": features}
+            inputs = {name: fields.pop(name) for name in [*fields] if name not in self._FIELDS}
+            for field, values in self._manifest.fields_of(inputs).items():
+                fields[field] = values | (self._conditions.get(field) or {})
+            fields = {"history": [], **self._conditions, **fields}
             request = request_of(fields, f"row {number} of {self._path}: ")
             if request.user_id is None:
                 raise DataError(f"row {number} of {self._path} has no user_id; name a user in each row")
