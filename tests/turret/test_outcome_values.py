@@ -15,6 +15,7 @@ from tests.turret.test_outcomes import DAY, HOUR, NOON, answer, frame_of
 from turret.data.answers.form import minute_file, visitor_of
 from turret.data.errors import DataError
 from turret.data.synthetic.answers import KEY
+from turret.outcomes import value as value_module
 from turret.outcomes.attribution import EVENTS
 from turret.outcomes.replay import replay
 from turret.outcomes.value import Logged, by_user, logistic, value_of
@@ -56,6 +57,15 @@ def test_every_estimate_is_near_the_value_by_the_click_model() -> None:
     assert value.logged.value == pytest.approx(0.5 * (0.5 + 0.15) + 0.5 * RELEVANCE.mean() * 1.5, rel=0.05)
     assert [place["support"] for place in value.places] == pytest.approx([1.0, 1.0], abs=0.1)
     assert "explored places, beside" in value.text("autumn")
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 4])
+def test_the_calibration_of_a_long_log_knows_every_place(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    """Also where it leaves out answers by a step that divides the number of places, two here."""
+    monkeypatch.setattr(value_module, "_CALIBRATED", 40_000 // step)
+    estimates = value_of(logged(40_000, 0.5)).estimates
+    widths = [estimates[name].high - estimates[name].low for name in ("doubly_robust", "inverse_propensity")]
+    assert widths[0] < 0.95 * widths[1]  # 0.92 where all places are known, 0.99 where one is
 
 
 def test_the_estimates_are_the_formulas_by_hand() -> None:
@@ -171,7 +181,7 @@ def test_the_command_refuses_a_log_that_says_nothing_about_a_version(tmp_path: P
     unknown = invoke(
         "outcomes", *words, "--value", "weight", "--items", shop.bundles / "ids", folder=tmp_path
     )
-    assert "no item of ids has a number in the field 'weight'; name another field" in unknown.stderr
+    assert "no item of ids has a number in the field 'weight'; name another" in unknown.stderr
     valued = output(
         "outcomes", *words, "--value", "price", "--items", shop.bundles / "ids", "--json", folder=tmp_path
     )

@@ -205,7 +205,8 @@ def predicted(logged: Logged) -> tuple[Floats, Floats]:
     """The expected rewards of the logged items and of the version's items [A, K].
 
     A logistic regression of the outcomes on the scores and the places calibrates the scores. The users are
-    halved, and each half is predicted from the other, so that no outcome predicts itself.
+    halved, and each half is predicted from the other, so that no outcome predicts itself. A long log is
+    calibrated on every n-th answer with all of its places: every n-th item may be of one place alone.
     """
     half = (logged.users % 2).astype(np.bool_)
     results = np.zeros_like(logged.rewards), np.zeros_like(logged.rewards)
@@ -213,8 +214,10 @@ def predicted(logged: Logged) -> tuple[Floats, Floats]:
         rows = ~is_predicted[:, None] & logged.is_shown
         place = np.broadcast_to(np.arange(rows.shape[1]), rows.shape)
         step = max(np.count_nonzero(rows) // _CALIBRATED, 1)
-        chosen = _inputs(logged.scores[rows][::step], place[rows][::step], rows.shape[1])
-        weights = logistic(chosen, logged.rewards[rows][::step] > 0)
+        others = np.flatnonzero(~is_predicted)[::step]
+        shown = logged.is_shown[others]
+        chosen = _inputs(logged.scores[others][shown], place[others][shown], rows.shape[1])
+        weights = logistic(chosen, logged.rewards[others][shown] > 0)
         for result, scores, values in zip(
             results,
             (logged.scores, logged.of_version),
