@@ -36,9 +36,9 @@ class SourceRows:
 
     `rows` has one row per source row: ROW, PART, `user` and `item` (ids as keys, see `data.events.ids`),
     `time`, `weight`, `session`, `context`, LABEL, KIND, PLACE and PROPENSITY (if any), the raw columns as
-    `raw_...`, and VERDICT: null for an event, else the reason why the row is no event. `numeric` tells by role whether ids
-    are numbers in the source, or texts that may be numbers, as in CSV. `ids` has the id columns, `tables` the
-    table of each part, and `names` the source names of the raw columns.
+    `raw_...`, and VERDICT: null for an event, else the reason why the row is none. `numeric` tells by role
+    whether ids are numbers in the source, or texts that may be numbers, as in CSV. `ids` has the id columns,
+    `tables` the table of each part, and `names` the source names of the raw columns.
     """
 
     name: str
