@@ -31,7 +31,8 @@ from benchmarks.research.estimators import PaperFigure, Result
 from benchmarks.research.statements import STATEMENTS
 
 FIGURES: dict[str, PaperFigure] = {
-    "botev_1": probability.FIGURE,
+    "botev_1_captioned": probability.AS_CAPTIONED,
+    "botev_1": probability.OVER_ALL,
     "botev_2a": softmax_regression.BY_ESTIMATOR,
     "botev_2b": softmax_regression.BY_DELTA,
     "botev_3": word_prediction.FIGURE,

@@ -128,6 +128,14 @@ def test_the_navigation_of_the_site_has_every_page_once() -> None:
     assert sorted(names) == sorted([*(path.name for path in (ROOT / "docs").glob("*.md")), "start.md"])
 
 
+def test_the_site_names_the_licence_of_the_package() -> None:
+    site, package = (
+        tomllib.loads((ROOT / file).read_text()) for file in ("deploy/site.toml", "pyproject.toml")
+    )
+    assert site["project"]["copyright"] == package["project"]["license"]
+    assert "Apache License" in (ROOT / "LICENSE").read_text()
+
+
 def test_a_link_of_the_site_leads_to_a_page_or_is_none() -> None:
     moved = {Path("/r/README.md"): "start.md", Path("/r/docs/data.md"): "data.md"}
     text = (

@@ -102,23 +102,27 @@ def runs(options: Options) -> dict[str, partial[Result]]:
     return {kind: partial(estimated, kind, count) for kind in (CAPTIONED, SPREAD)}
 
 
-def plot(results: Results, path: Path) -> None:
-    """The panels, for the points that cover the axis."""
-    estimates = results[SPREAD]["estimates"]
+def plot(kind: str, results: Results, path: Path) -> None:
+    """The panels, for the points of one way to choose the scores."""
+    estimates = results[kind]["estimates"]
     names = list(dict.fromkeys(one["estimator"] for one in estimates))
     with figure(path, (4.0 * len(names), 3.8), len(names), share_y=False) as panels:
         for panel, name in zip(panels, names, strict=True):
             mine = [one for one in estimates if one["estimator"] == name]
+            # Estimates far above 1 have logarithms beyond those of doubles.
+            is_log = any(one["share_above_one"] for one in mine)
             for one in mine:
-                values = [10.0**value for value in one["log10_estimated"]]
+                logs = one["log10_estimated"]
+                values = logs if is_log else [10.0**value for value in logs]
                 panel.plot(one["true"], values, ".", markersize=3, label=f"K = {one['candidates']}")
-            # Many points, as the line is not straight on a logarithmic axis.
+            # Many points, as the line is not straight among logarithms.
             right = [place / 200 for place in range(1, 201)]
-            panel.plot(right, right, color="black", linewidth=1)
-            panel.set(title=name, xlabel="probability of the class", ylabel="its estimate")
-            if any(one["share_above_one"] for one in mine):
-                panel.set(yscale="log", ylabel="its estimate (logarithmic scale)")
+            line = [math.log10(value) if is_log else value for value in right]
+            panel.plot(right, line, color="black", linewidth=1)
+            label = "decimal logarithm of its estimate" if is_log else "its estimate"
+            panel.set(title=name, xlabel="probability of the class", ylabel=label)
             panel.legend(loc="upper left", fontsize="x-small")
 
 
-FIGURE = PaperFigure("botev_1", runs, plot, "png")
+AS_CAPTIONED = PaperFigure("botev_1", runs, partial(plot, CAPTIONED), "png")
+OVER_ALL = PaperFigure("botev_1", runs, partial(plot, SPREAD), "png")
