@@ -225,15 +225,7 @@ class _Rows:
             )
             vectors = {feature: rows.part(slice(count, None)) for feature, rows in self.vectors.items()}
             ColdItems(self.cold, raw, answers, {**vectors}).save(folder)
-        return summaries(features)
-
-
-def summaries(features: Features) -> list[FeatureSummary]:
-    """Return the name, kind and size of each feature, as the manifest has them."""
-    return [
-        FeatureSummary(name=feature.name, kind=feature.kind, size=feature.size)
-        for feature in features.features
-    ]
+        return [FeatureSummary.model_validate(feature, from_attributes=True) for feature in features.features]
 
 
 def write_catalogs(

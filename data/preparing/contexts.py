@@ -18,7 +18,6 @@ from turret.data.files import open_array
 from turret.data.histories.histories import Histories
 from turret.data.manifest import FeatureSummary
 from turret.data.prepared import CONTEXT_FEATURES, CONTEXTS
-from turret.data.preparing.catalogs import summaries
 from turret.data.preparing.encoding import element_type, encode, is_printable
 from turret.data.preparing.feature_readings import read_features
 from turret.data.ranges import ranges
@@ -79,11 +78,10 @@ def add_contexts(
     histories: Histories,
     splits: NDArray[np.int64],
 ) -> tuple[list[FeatureSummary], list[str]]:
-    """Write the contexts of `write_contexts`, if any, and return their features and sentences on leaks."""
-    if not config.context:
-        return [], []
+    """Write the contexts of `write_contexts`, and return their features and sentences on leaks."""
     features = write_contexts(folder, config, keys, where, [feature.name for feature in user_features])
-    return summaries(features), leaks_of(folder, features, histories, splits)
+    listed = [FeatureSummary.model_validate(feature, from_attributes=True) for feature in features.features]
+    return listed, leaks_of(folder, features, histories, splits)
 
 
 def write_contexts(

@@ -340,7 +340,11 @@ def complete(
     )
     is_timed, kinds, doubts = time.kind == "timestamp", ingested.log.kinds, ingested.doubts
     keys, path = ingested.context_keys, ingested.log.path
-    context_features, leaks = add_contexts(folder, config, keys, path, user_features, histories, splits)
+    context_features, leaks = (
+        add_contexts(folder, config, keys, path, user_features, histories, splits)
+        if config.context
+        else ([], [])
+    )
     repeats = count_repeats(histories, splits, is_timed, columns.kind is not None, kinds)
     if config.answers is not None:
         notes = [*notes, write_examination(folder, config.answers, histories)]
