@@ -70,7 +70,10 @@ class OpenStore:
         """The items added, changed and withdrawn since a bundle was made. Raises ServiceError."""
         fresh, missing = self.run(self.overlay.for_answer(bundle))
         if missing:
-            raise ServiceError("the item store can't be read, so changed items would be missing; try again")
+            raise ServiceError(
+                f"{without_credentials(self.settings.store)} can't be read, so changed items would be "
+                "missing; start the store, or name another with --store"
+            )
         return fresh
 
     def rules(self, bundles: Path) -> RuleSet:
