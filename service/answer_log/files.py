@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -44,8 +45,12 @@ class Folder:
 
     def sizes(self) -> dict[str, int]:
         """Return the bytes of each file by name, without those of hidden folders."""
-        files = [file for folder in _entries(self.root) if folder.is_dir() for file in _entries(folder)]
-        return {f"{file.parent.name}/{file.name}": file.stat().st_size for file in files}
+        sizes = {}
+        for folder in _entries(self.root):
+            for file in _entries(folder) if folder.is_dir() else []:
+                with suppress(FileNotFoundError):  # another service removes it, or it links to no file
+                    sizes[f"{folder.name}/{file.name}"] = file.stat().st_size
+        return sizes
 
     def upload(self, files: Mapping[str, Path]) -> None:
         """Move files, which are on the same file system, to their names."""
@@ -126,10 +131,11 @@ class AnswerFiles:
                 has = pc.is_in(pq.read_table(path, columns=["visitor"])["visitor"], visitors)
                 if not pc.any(has).as_py():
                     return False
-                left = pq.read_table(path).filter(pc.invert(has))
+                # Another program may have written the file again, with other types of the same columns.
+                left = pq.read_table(path).select(SCHEMA.names).cast(SCHEMA).filter(pc.invert(has))
             except FileNotFoundError:  # expired meanwhile
                 return False
-            except (SourceError, OSError, pa.ArrowException) as error:
+            except (SourceError, OSError, pa.ArrowException, KeyError, ValueError) as error:
                 _log.warning("%s of the log of answers can't be read (%s); remove it", name, error)
                 return True
             if len(left):
