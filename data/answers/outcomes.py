@@ -34,7 +34,8 @@ class Outcomes:
 
     Of a row: `version`, `route`, `answers`, `users`, `with_outcome` (the share of answers), `outcomes`,
     `by_place` (the shares of items shown at each place that had one), and `revenue` if items have values.
-    `comparison` is None where the log has one route alone.
+    `comparison` is None where the log has one route alone, or no canary beside the newest live version, as
+    after a canary has become live.
     """
 
     rows: Sequence[Mapping[str, Any]]
@@ -65,6 +66,11 @@ class Outcomes:
         right = ("answers", "users", "with an outcome", "revenue")
         table = text_table(columns, rows, "outcomes of the answers", right=right)
         end = "the log has one route alone; a canary makes a comparison"
+        if self.comparison is None and len({row["route"] for row in self.rows}) > 1:
+            end = (
+                "no canary answered beside the newest live version; name a time in which one did beside "
+                "another: --since, --until"
+            )
         if self.comparison is not None:
             versions = " beside ".join(self.comparison[route]["version"] for route in (CANARY, LIVE))
             end = f"{versions}: {self.comparison['sentence']}"
@@ -197,7 +203,10 @@ def _spans(answers: Answers) -> dict[tuple[str, str], _Span]:
 
 
 def _common_period(spans: Mapping[tuple[str, str], _Span]) -> _Period | None:
-    """The period of the newest version of each route; None where the log has one route alone."""
+    """The period of the newest version of each route.
+
+    None where the log has one route alone, or where the canary ended before the live version was live.
+    """
     newest: dict[str, tuple[int, int, str]] = {}
     for (version, route), span in spans.items():
         entry = (span.last, span.first, version)
@@ -208,7 +217,9 @@ def _common_period(spans: Mapping[tuple[str, str], _Span]) -> _Period | None:
         max(newest[route][1] for route in ROUTES),
         min(newest[route][0] for route in ROUTES),
     )
-    return _Period({route: newest[route][2] for route in ROUTES}, first, last)
+    versions = {route: newest[route][2] for route in ROUTES}
+    has_ended = versions[LIVE] == versions[CANARY] or newest[LIVE][1] > newest[CANARY][0]
+    return None if has_ended else _Period(versions, first, last)
 
 
 def _add_compared(
