@@ -130,6 +130,10 @@ class _Groups:
             [self.of.setdefault(key, _Group(len(self.of))).number for key in _keys(table)], np.int64
         )
 
+    def visitors(self) -> Names:
+        """Return the visitors of all groups."""
+        return np.concatenate([np.empty(0, NAME), *(group.visitors.all() for group in self.of.values())])
+
     def add(self, table: pa.Table, numbers: Integers) -> None:
         """Count some answers, their visitors and their places."""
         visitors = names_of(table["visitor"])
@@ -168,6 +172,11 @@ def outcomes_of(
         total = int((found.groups >= 0).sum())
         warnings.append(f"{unknown:,} of {total:,} outcomes are of items without a value, and count 0")
         worth = np.nan_to_num(worth)
+    if len(events.times) and not np.isin(events.visitors, groups.visitors()).any():
+        warnings.append(
+            "the log has no answer to a user with such an event; is --key the key that the service hashes "
+            "users with?"
+        )
     rows = _rows(groups, found, worth, values is not None)
     if period is None:
         return Outcomes(rows, None, warnings)

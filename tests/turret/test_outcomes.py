@@ -181,6 +181,14 @@ def test_a_row_has_the_shares_of_its_places_and_the_revenue() -> None:
     assert "one route alone" in result.text()
 
 
+def test_a_key_by_which_no_user_is_a_visitor_of_the_log_is_told() -> None:
+    answers = answer(0, "ann", "a"), answer(1, "bob", "a", route="canary")
+    for user, is_told in (("eve", True), ("ann", False)):
+        result = outcomes(Blocks(*answers), event(10, user, "a", answers[0]["answer_id"]))
+        assert any("is --key the key" in warning for warning in result.warnings) is is_told
+    assert not outcomes(Blocks(*answers)).warnings
+
+
 def test_a_canary_that_became_live_is_not_compared_with_itself() -> None:
     old = answer(0, "ann", "a"), answer(20, "bob", "a", route="canary")
     for begun in (15, 30):  # the last answer of the canary may come after the first of the live version
