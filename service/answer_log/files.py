@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from turret.data.answers.form import minute_of
 from turret.data.errors import SourceError
 from turret.data.files import scratch_folder, sync
-from turret.data.object_stores import Objects, is_url
+from turret.data.object_stores import Objects
 from turret.service.answer_log.rows import SCHEMA
 
 _DAY = 86_400_000  # milliseconds
@@ -77,7 +77,8 @@ class AnswerFiles:
 
     def __init__(self, place: str) -> None:
         """Raises MissingExtraError too."""
-        self._files: Files = Objects(place) if is_url(place) else Folder(Path(place))
+        # An address without a bucket is no folder of this name.
+        self._files: Files = Objects(place) if "://" in place else Folder(Path(place))
         # Files become complete here: on the file system of the log, from which they are moved.
         self.scratch = self._files.root if isinstance(self._files, Folder) else None
 

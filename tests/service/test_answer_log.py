@@ -480,6 +480,7 @@ def test_a_service_without_a_log_makes_no_key(bundles: Path) -> None:
         ({"answer_log": "log", "answer_key": "secret"}, "TURRET_ANSWER_KEY: it has fewer than 32 characters"),
         ({"answer_log": "log", "answer_key": "secret" * 11}, "has 66 characters; take at most 64"),
         ({"answer_log": "nothing://secret/x"}, "is no object store"),
+        ({"answer_log": "s3://"}, "s3:// names no bucket; write it like s3://BUCKET/FOLDER"),
     ],
 )
 def test_a_log_that_can_not_be_written_stops_the_start(
