@@ -59,6 +59,7 @@ def as_number(text: str | float) -> float | None:
 
 
 _MILLISECONDS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_MOST_DAYS = 100_000  # the sum of a pause and a time since 1970 stays within 64 bits
 
 
 def milliseconds_of(pause: str) -> float:
@@ -69,6 +70,8 @@ def milliseconds_of(pause: str) -> float:
         duration = 0.0
     if not 0 < duration < math.inf:
         raise ValueError(f"{pause!r} is no pause; give a number and a unit, such as 90s, 30m, 12h or 1d")
+    if duration > _MOST_DAYS * _MILLISECONDS["d"]:
+        raise ValueError(f"{pause!r} is longer than {_MOST_DAYS}d; give a shorter pause")
     return duration
 
 

@@ -35,9 +35,11 @@ class Objects:
     """
 
     def __init__(self, url: str) -> None:
-        """Raises SourceError for an unknown scheme and MissingExtraError without its driver."""
+        """Raises SourceError for an unknown scheme or no bucket, and MissingExtraError without its driver."""
         self.url = url.rstrip("/")
         scheme = url.partition("://")[0].lower()
+        if "://" not in self.url:  # fsspec would take it as a folder of this name
+            raise SourceError(f"{url} names no bucket; write it like {scheme}://BUCKET/FOLDER")
         try:
             import fsspec
 

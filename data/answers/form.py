@@ -77,6 +77,8 @@ def minute_file(folder: Path, time: int, worker: str) -> Path:
 
 def minute_of(path: Path) -> int | None:
     """Return the minute of a file of the log, in milliseconds since 1970; None for a file of another name."""
+    if path.suffix != ".parquet":
+        return None
     try:
         minute = datetime.strptime(f"{path.parent.name} {path.name[:5]}", "%Y-%m-%d %H%M_")
     except ValueError:

@@ -46,6 +46,11 @@ class Totals:
         return self.total / self.users if self.users else 0.0
 
     @property
+    def is_positive(self) -> bool:
+        """Whether the logarithm of the mean and its variance are finite: prices may be negative, or huge."""
+        return self.total > 0 and 0 < self.total * self.total < math.inf and self.squares < math.inf
+
+    @property
     def relative_variance(self) -> float:
         """The variance of the mean over the square of the mean."""
         return max(self.squares / self.total**2 - 1 / self.users, 0.0) * self.users / max(self.users - 1, 1)
@@ -102,8 +107,11 @@ def radius(information: float, tau: float = _TAU, alpha: float = ALPHA) -> float
 
 
 def lift(live: Totals, canary: Totals) -> Lift | None:
-    """Return the lift of the canary; None where a route has fewer than LEAST_BUYERS users with a value."""
-    if min(live.buyers, canary.buyers) < LEAST_BUYERS:
+    """Return the lift of the canary.
+
+    None where a route has fewer than LEAST_BUYERS users with a value, or values that are not positive.
+    """
+    if min(live.buyers, canary.buyers) < LEAST_BUYERS or not (live.is_positive and canary.is_positive):
         return None
     variance = live.relative_variance + canary.relative_variance
     theta = math.log(canary.mean / live.mean)
@@ -119,6 +127,11 @@ def sentence(result: Lift | None, live: Totals, canary: Totals, days: float) -> 
         if not least:
             return (
                 f"not yet: no user of one route has an outcome, and {LEAST_BUYERS} of each route are needed"
+            )
+        if least >= LEAST_BUYERS:
+            return (
+                "not yet: the values of one route have a sum of 0 or less, or one too large to compare; name "
+                "a field with values above 0"
             )
         wait = _wait(days * (LEAST_BUYERS / least - 1))
         return f"not yet: {wait} until {LEAST_BUYERS} users of each route buy"

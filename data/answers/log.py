@@ -1,5 +1,7 @@
 """Reads the answer log: its columns, and the answers of a range of times."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import polars as pl
@@ -48,6 +50,16 @@ def read_answers(folder: Path, first: int | None = None, last: int | None = None
         if bound is not None
     ]
     return answers.filter(*bounds) if bounds else answers
+
+
+@contextmanager
+def damage_told(place: Path | str) -> Iterator[None]:
+    """Raise SourceError for the log at `place`, if Polars can't read it to its end."""
+    try:
+        yield
+    except pl.exceptions.PolarsError as error:
+        line = brief(str(error).partition("\n")[0], 200)
+        raise SourceError(f"the answer log {place} can't be read ({line}); delete the damaged file") from None
 
 
 def _moment(milliseconds: int) -> pl.Expr:

@@ -34,7 +34,8 @@ class Outcomes:
 
     Of a row: `version`, `route`, `answers`, `users`, `with_outcome` (the share of answers), `outcomes`,
     `by_place` (the shares of items shown at each place that had one), and `revenue` if items have values.
-    `comparison` is None where the log has one route alone.
+    `comparison` is None where the log has one route alone, or no canary beside the newest live version, as
+    after a canary has become live.
     """
 
     rows: Sequence[Mapping[str, Any]]
@@ -65,6 +66,11 @@ class Outcomes:
         right = ("answers", "users", "with an outcome", "revenue")
         table = text_table(columns, rows, "outcomes of the answers", right=right)
         end = "the log has one route alone; a canary makes a comparison"
+        if self.comparison is None and len({row["route"] for row in self.rows}) > 1:
+            end = (
+                "no canary answered beside the newest live version; name a time in which one did beside "
+                "another: --since, --until"
+            )
         if self.comparison is not None:
             versions = " beside ".join(self.comparison[route]["version"] for route in (CANARY, LIVE))
             end = f"{versions}: {self.comparison['sentence']}"
@@ -124,6 +130,10 @@ class _Groups:
             [self.of.setdefault(key, _Group(len(self.of))).number for key in _keys(table)], np.int64
         )
 
+    def visitors(self) -> Names:
+        """Return the visitors of all groups."""
+        return np.concatenate([np.empty(0, NAME), *(group.visitors.all() for group in self.of.values())])
+
     def add(self, table: pa.Table, numbers: Integers) -> None:
         """Count some answers, their visitors and their places."""
         visitors = names_of(table["visitor"])
@@ -162,6 +172,11 @@ def outcomes_of(
         total = int((found.groups >= 0).sum())
         warnings.append(f"{unknown:,} of {total:,} outcomes are of items without a value, and count 0")
         worth = np.nan_to_num(worth)
+    if len(events.times) and not np.isin(events.visitors, groups.visitors()).any():
+        warnings.append(
+            "the log has no answer to a user with such an event; is --key the key that the service hashes "
+            "users with?"
+        )
     rows = _rows(groups, found, worth, values is not None)
     if period is None:
         return Outcomes(rows, None, warnings)
@@ -197,7 +212,10 @@ def _spans(answers: Answers) -> dict[tuple[str, str], _Span]:
 
 
 def _common_period(spans: Mapping[tuple[str, str], _Span]) -> _Period | None:
-    """The period of the newest version of each route; None where the log has one route alone."""
+    """The period of the newest version of each route.
+
+    None where the log has one route alone, or where the canary ended before the live version was live.
+    """
     newest: dict[str, tuple[int, int, str]] = {}
     for (version, route), span in spans.items():
         entry = (span.last, span.first, version)
@@ -208,7 +226,9 @@ def _common_period(spans: Mapping[tuple[str, str], _Span]) -> _Period | None:
         max(newest[route][1] for route in ROUTES),
         min(newest[route][0] for route in ROUTES),
     )
-    return _Period({route: newest[route][2] for route in ROUTES}, first, last)
+    versions = {route: newest[route][2] for route in ROUTES}
+    has_ended = versions[LIVE] == versions[CANARY] or newest[LIVE][1] > newest[CANARY][0]
+    return None if has_ended else _Period(versions, first, last)
 
 
 def _add_compared(

@@ -2,6 +2,7 @@
 
 import polars as pl
 
+from turret.data.answers.log import damage_told
 from turret.data.rows import Rows
 
 ANSWER_ID = "answer_id"
@@ -25,12 +26,13 @@ def shown_items(answers: pl.LazyFrame) -> pl.LazyFrame:
 def with_places(rows: Rows, answers: pl.LazyFrame) -> Rows:
     """Add PLACE and PROPENSITY to rows with RAW and `item`; null for no such answer, or one without the item.
 
-    Memory holds the items of the answers that rows name.
+    Memory holds the items of the answers that rows name. Raises SourceError for a damaged log.
     """
     answer, item = pl.col(RAW).cast(pl.String), pl.col("item").cast(pl.String)
     ids = rows.collect(lambda frame: frame.select(answer.alias(ANSWER_ID)).unique()).unique().lazy()
     named = shown_items(answers.join(ids, on=ANSWER_ID, how="semi"))
-    places = named.rename({ANSWER_ID: RAW, "item": _ITEM}).collect()
+    with damage_told("of --answers"):
+        places = named.rename({ANSWER_ID: RAW, "item": _ITEM}).collect()
 
     def joined(frame: pl.LazyFrame) -> pl.LazyFrame:
         keys = frame.with_columns(answer.alias(RAW), item.alias(_ITEM))

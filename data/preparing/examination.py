@@ -13,14 +13,16 @@ from turret.data.answers.examination import (
     examination_of,
     weights_of_shown,
 )
-from turret.data.answers.log import read_answers
+from turret.data.answers.log import damage_told, read_answers
 from turret.data.answers.places import PLACE
 from turret.data.histories.histories import Block, Histories
 
 
 def write_examination(folder: Path, answers: Path, histories: Histories) -> str:
     """Write the examination of places that the answer log shows, and return a sentence about it."""
-    examination = _estimated(histories, read_answers(answers))
+    with damage_told(answers):
+        shown = weights_of_shown(read_answers(answers))
+    examination = _estimated(histories, shown)
     if examination is None:
         return (
             f"the examination of places is unknown: fewer than two places have {LEAST_OUTCOMES} outcomes of "
@@ -30,8 +32,8 @@ def write_examination(folder: Path, answers: Path, histories: Histories) -> str:
     return str(examination)
 
 
-def _estimated(histories: Histories, answers: pl.LazyFrame) -> Examination | None:
-    """Estimate the examination of the places of the targets in `histories`, which `answers` have led to.
+def _estimated(histories: Histories, shown: pl.DataFrame) -> Examination | None:
+    """Estimate the examination of the places of the targets in `histories`; `shown` are `weights_of_shown`.
 
     The targets may be those of a part of the time of the answers, if items were explored alike in all of it.
     """
@@ -52,4 +54,4 @@ def _estimated(histories: Histories, answers: pl.LazyFrame) -> Examination | Non
     outcomes = pl.concat([table for table, _ in blocks]).group_by("row", PLACE).sum()
     names = [str(item) for item in histories.items.ids(outcomes["row"].to_list())]
     named = outcomes.with_columns(item=pl.Series(names, dtype=pl.String))
-    return examination_of(weights_of_shown(answers), named, max(places for _, places in blocks))
+    return examination_of(shown, named, max(places for _, places in blocks))

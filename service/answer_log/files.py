@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -12,7 +13,7 @@ import pyarrow.parquet as pq
 from turret.data.answers.form import minute_of
 from turret.data.errors import SourceError
 from turret.data.files import scratch_folder, sync
-from turret.data.object_stores import Objects, is_url
+from turret.data.object_stores import Objects
 from turret.service.answer_log.rows import SCHEMA
 
 _DAY = 86_400_000  # milliseconds
@@ -44,8 +45,12 @@ class Folder:
 
     def sizes(self) -> dict[str, int]:
         """Return the bytes of each file by name, without those of hidden folders."""
-        files = [file for folder in _entries(self.root) if folder.is_dir() for file in _entries(folder)]
-        return {f"{file.parent.name}/{file.name}": file.stat().st_size for file in files}
+        sizes = {}
+        for folder in _entries(self.root):
+            for file in _entries(folder) if folder.is_dir() else []:
+                with suppress(FileNotFoundError):  # another service removes it, or it links to no file
+                    sizes[f"{folder.name}/{file.name}"] = file.stat().st_size
+        return sizes
 
     def upload(self, files: Mapping[str, Path]) -> None:
         """Move files, which are on the same file system, to their names."""
@@ -72,7 +77,8 @@ class AnswerFiles:
 
     def __init__(self, place: str) -> None:
         """Raises MissingExtraError too."""
-        self._files: Files = Objects(place) if is_url(place) else Folder(Path(place))
+        # An address without a bucket is no folder of this name.
+        self._files: Files = Objects(place) if "://" in place else Folder(Path(place))
         # Files become complete here: on the file system of the log, from which they are moved.
         self.scratch = self._files.root if isinstance(self._files, Folder) else None
 
@@ -126,10 +132,11 @@ class AnswerFiles:
                 has = pc.is_in(pq.read_table(path, columns=["visitor"])["visitor"], visitors)
                 if not pc.any(has).as_py():
                     return False
-                left = pq.read_table(path).filter(pc.invert(has))
+                # Another program may have written the file again, with other types of the same columns.
+                left = pq.read_table(path).select(SCHEMA.names).cast(SCHEMA).filter(pc.invert(has))
             except FileNotFoundError:  # expired meanwhile
                 return False
-            except (SourceError, OSError, pa.ArrowException) as error:
+            except (SourceError, OSError, pa.ArrowException, KeyError, ValueError) as error:
                 _log.warning("%s of the log of answers can't be read (%s); remove it", name, error)
                 return True
             if len(left):

@@ -174,7 +174,7 @@ class AnswerLog:
             self._end(self._current)
         try:
             table = table_of(answers, self._key)
-            minute = self._current or _Minute(number, self._scratch / uuid.uuid4().hex)
+            minute = self._current or self._begin(number)
         except Exception as error:
             self._lose(len(answers), error)
             return
@@ -184,6 +184,14 @@ class AnswerLog:
         except Exception as error:  # the disk is full
             self._current = None
             self._lose(minute.rows, error, minute.path)
+
+    def _begin(self, number: int) -> _Minute:
+        """Begin the file of a minute. Raises OSError."""
+        if not self._scratch.is_dir():  # somebody has removed the folder of the log
+            if self._files.scratch is not None:
+                self._files.scratch.mkdir(0o700, parents=True, exist_ok=True)
+            self._scratch = self._stack.enter_context(scratch_folder(self._files.scratch))
+        return _Minute(number, self._scratch / uuid.uuid4().hex)
 
     def _is_over(self, minute: _Minute) -> bool:
         """Whether the time of a minute is over, or has not come yet, as the clock was set."""
@@ -208,8 +216,8 @@ class AnswerLog:
             try:
                 self._files.publish(file.name, file.path)
             except Exception as error:
-                self._failed_at = now
-                if is_last or len(self._complete) >= _RETRIED:
+                self._failed_at = now if file.path.exists() else self._failed_at
+                if is_last or len(self._complete) >= _RETRIED or not file.path.exists():
                     self._lose(file.rows, error, file.path)
                 else:
                     self._complete.appendleft(file)

@@ -33,7 +33,7 @@ def count_once(request: CountRequest) -> None:
     (folder / _LOCK).touch(0o600)
     with locked(folder / _LOCK):
         before = read_report(request.report)
-        if before is not None and before.time >= begun - request.fresh_ms:
+        if before is not None and abs(begun - before.time) <= request.fresh_ms:
             return
         report = _counted(request, now_ms())
         with new_file(request.report, 0o600) as fresh:

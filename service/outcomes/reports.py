@@ -40,11 +40,17 @@ class OutcomeReports:
         """Return the newest report with its age.
 
         Raises ConflictError for a service without a log that can be counted, InvalidFieldError for a kind or
-        a field that does not exist, BusyError while the first report is being counted.
+        a field that does not exist, or a text `within` that is no pause, BusyError while the first report is
+        being counted.
         """
-        request = self._request(tuple(sorted(set(kinds))), round(milliseconds_of(within)), value)
+        try:
+            longest = round(milliseconds_of(within))
+        except ValueError as error:
+            raise InvalidFieldError("within", within, str(error)) from None
+        request = self._request(tuple(sorted(set(kinds))), longest, value)
         report = await asyncio.to_thread(read_report, request.report)
-        age = FRESH_MS if report is None else now_ms() - report.time
+        # A report of the future is as old as the clock was set back.
+        age = FRESH_MS if report is None else abs(now_ms() - report.time)
         if report is None or age > FRESH_MS:
             self._start(request)
             if report is None or report.error is not None or age > STALE_MS:

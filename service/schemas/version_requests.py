@@ -46,7 +46,7 @@ class ExploreBody(Body):
     scores. A new item is drawn for so many `views` at most, for each replica.
     """
 
-    places: list[Count] = Field(min_length=2, max_length=2)
+    places: list[Count] = Field(max_length=2, json_schema_extra={"minItems": 2})
     share: float = Field(gt=0, le=1, allow_inf_nan=False)
     among: Literal["new", "near"] = "near"
     method: Literal["epsilon", "plackett_luce"] = "epsilon"
@@ -55,7 +55,7 @@ class ExploreBody(Body):
     @field_validator("places")
     @classmethod
     def _are_in_order(cls, places: list[int]) -> list[int]:
-        if not places[0] <= places[1] < places[0] + EXPLORED:
+        if len(places) != 2 or not places[0] <= places[1] < places[0] + EXPLORED:
             message = "send the first and the last place, such as [5, 10]; at most {most} places are drawn"
             raise PydanticCustomError("places", message, {"most": EXPLORED})
         return places

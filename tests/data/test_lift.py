@@ -43,6 +43,25 @@ def test_a_route_with_few_users_who_buy_gets_no_interval() -> None:
     assert "no user of one route" in sentence(lift(Totals(0, 0, 0, 0), nothing), nothing, nothing, 0.0)
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        Totals(1_000, 60, -5.0, 500.0),  # more is returned than is sold
+        Totals(1_000, 60, 0.0, 500.0),
+        Totals(1_000, 60, 1e-300, 1e-300),
+        Totals(1_000, 60, 1e308, math.inf),
+    ],
+)
+def test_values_whose_sum_has_no_logarithm_are_not_compared(odd: Totals) -> None:
+    usual = Totals(1_000, 98, 98.0, 98.0)
+    for live, canary in ((odd, usual), (usual, odd)):
+        assert lift(live, canary) is None
+        fields = as_json(None, live, canary, 7.0)
+        assert not fields["decided"]
+        assert "values of one route have a sum of 0 or less" in fields["sentence"]
+        assert "name a field with values above 0" in fields["sentence"]
+
+
 def test_a_clear_difference_is_decided_either_way() -> None:
     for mean, words in ((2.2, "10.0 % more"), (1.8, "10.0 % less")):
         live, canary = totals(100_000, 2.0), totals(100_000, mean)

@@ -9,8 +9,9 @@ import polars as pl
 import pytest
 
 from tests.data.conftest import Prepare, prepare_as
+from turret.data.answers.examination import weights_of_shown
 from turret.data.answers.form import answer_id_of, minute_file
-from turret.data.answers.log import SCHEMA
+from turret.data.answers.log import SCHEMA, damage_told, read_answers
 from turret.data.errors import ColumnError, ConfigurationError, SourceError
 from turret.data.prepared import PreparedData
 from turret.data.preparing.append import append
@@ -147,6 +148,20 @@ def test_answers_are_not_appended_to_data_without_places(
     events(*ROWS[3:]).write_parquet(tmp_path / "new.parquet")
     with pytest.raises(ConfigurationError, match=r"without an answer log, .* prepare the whole log again"):
         append(tmp_path / "new.parquet", data.folder, {"answers": log})
+
+
+def test_a_file_of_the_log_with_damaged_pages_is_told(prepared: Prepare, log: Path) -> None:
+    """Its columns can be read, as they are at its end."""
+    (file,) = log.glob("*/*.parquet")
+    content = bytearray(file.read_bytes())
+    content[4:200] = b"\xff" * 196
+    file.write_bytes(content)
+    with pytest.raises(
+        SourceError, match=r"answer log of --answers can't be read .*; delete the damaged file"
+    ):
+        prepared(events(*ROWS), {"answers": log})
+    with pytest.raises(SourceError, match=r"can't be read .*; delete the damaged file"), damage_told(log):
+        weights_of_shown(read_answers(log))
 
 
 def test_an_answer_log_beside_events_that_name_no_answer_is_refused(prepared: Prepare, log: Path) -> None:

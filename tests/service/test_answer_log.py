@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -236,7 +237,10 @@ def _no_room(logged: Logged, patch: pytest.MonkeyPatch) -> None:
 
 
 def _no_file(logged: Logged, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(logged.log, "_scratch", Path("/nowhere"))
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    patch.setattr(log, "new_writer", full)
 
 
 def _faulty_row(logged: Logged, patch: pytest.MonkeyPatch) -> None:
@@ -272,6 +276,24 @@ def test_every_answer_is_written_or_counted_as_dropped_and_told_once_a_minute(
     told = [int(record.args[0]) for record in caplog.records if "not in the log of answers" in record.msg]  # type: ignore[index,arg-type]
     assert sum(told) == logged.counts["dropped"]
     assert len(told) <= 2
+
+
+@pytest.mark.parametrize("is_writing", [False, True])
+def test_the_log_goes_on_after_its_folder_was_removed(logged: Logged, is_writing: bool) -> None:
+    """The answers of the minute are lost; they hold up no later file."""
+    assert isinstance(logged.place, Path)
+    logged.minute()
+    if is_writing:
+        logged.offer(2)
+        logged.log.turn()
+    shutil.rmtree(logged.place)
+    for _ in range(3):
+        logged.minute(5)
+    assert logged.counts == ({"written": 11, "dropped": 7} if is_writing else {"written": 16})
+    assert len(logged.names()) == (2 if is_writing else 3)
+    assert logged.place.stat().st_mode & 0o777 == 0o700
+    logged.log.close()
+    assert not [*logged.place.glob(".*")]
 
 
 def test_files_that_an_object_store_refuses_are_tried_again(
@@ -390,6 +412,32 @@ async def test_a_file_that_can_not_be_read_is_told_and_its_users_stay_marked(
     assert logged.names() == []
 
 
+async def test_files_of_others_do_not_keep_a_user_in_the_log(
+    logged: Logged, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Files with other columns, that vanish, or that are no Parquet, among them."""
+    for user in ("a", "b"):
+        logged.offer(2, user)
+    logged.minute(0)
+    assert isinstance(logged.place, Path)
+    folder = logged.place / "2024-05-01"
+    (file,) = folder.iterdir()
+    pl.read_parquet(file).write_parquet(folder / "0800_copy.parquet")  # with other types of texts and lists
+    pl.DataFrame({"visitor": [visitor_of("a", b"k"), ""]}).write_parquet(folder / "0900_other.parquet")
+    (folder / "0900_vanished.parquet").symlink_to("nothing")
+    (folder / "0900_notes.txt").write_text("is no file of the log")
+    await logged.log.forget("a")
+    logged.log.tidy()
+    assert "0900_other.parquet of the log of answers can't be read" in caplog.text
+    assert "notes.txt" not in caplog.text
+    (folder / "0900_other.parquet").unlink()
+    (folder / "0900_vanished.parquet").unlink()
+    assert logged.answers()["visitor"].to_list() == [visitor_of("b", b"k")] * 4
+    logged.clock.time += SETTLED_MS
+    logged.log.tidy()
+    assert not [name for name in logged.names() if name.startswith("forgotten")]
+
+
 def test_deleting_a_user_marks_the_user_first(bundles: Path, tmp_path: Path) -> None:
     key, place = "0123456789abcdef" * 2, tmp_path / "log"
     with serving(bundles, answer_log=str(place), answer_key=key) as client:
@@ -432,6 +480,7 @@ def test_a_service_without_a_log_makes_no_key(bundles: Path) -> None:
         ({"answer_log": "log", "answer_key": "secret"}, "TURRET_ANSWER_KEY: it has fewer than 32 characters"),
         ({"answer_log": "log", "answer_key": "secret" * 11}, "has 66 characters; take at most 64"),
         ({"answer_log": "nothing://secret/x"}, "is no object store"),
+        ({"answer_log": "s3://"}, "s3:// names no bucket; write it like s3://BUCKET/FOLDER"),
     ],
 )
 def test_a_log_that_can_not_be_written_stops_the_start(

@@ -268,7 +268,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ),
     ({"places": [1, 21], "share": 0.1}, "explore.places", "at most 20 places are drawn"),
     ({"places": [0, 3], "share": 0.1}, "explore.places.0", "send a number from 1"),
-    ({"places": [3], "share": 0.1}, "explore.places", "send"),
+    ({"places": [3], "share": 0.1}, "explore.places", "send the first and the last place"),
     ({"places": [3, 4, 5], "share": 0.1}, "explore.places", "at most 2"),
     ({"places": [3, 1e9], "share": 0.1}, "explore.places.1", "up to 1000"),
     ({"places": "3-5", "share": 0.1}, "explore.places", "send a list"),

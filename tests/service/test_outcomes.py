@@ -104,6 +104,25 @@ def test_a_report_is_kept_and_counted_anew_when_it_is_old(
     assert [request.kinds for request in counts] == [("buy",), ("buy",), ("view",), ("view",)]
 
 
+def test_a_report_of_a_clock_that_was_set_back_since_is_counted_anew(
+    shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later = now_ms() + 2 * reports.STALE_MS
+    with serving(shop / "bundles", **logged_in(shop)) as client:
+        with monkeypatch.context() as patch:
+            patch.setattr(counting, "now_ms", lambda: later)
+            patch.setattr(reports, "now_ms", lambda: later)
+            assert read(client, kind="buy", within="3h")["age_seconds"] < 1
+        assert OutcomesAnswer.model_validate(read(client, kind="buy", within="3h")).age_seconds < 60
+        report = CountReport(time=later, outcomes={})
+        name = tmp_path / "a.outcomes"
+        name.write_text(report.model_dump_json())
+        request = reports_of(shop, tmp_path, count_nothing)._request(("buy",), 1, None)
+        count_once(request.model_copy(update={"report": name}))
+        assert (after := read_report(name)) is not None
+        assert after.time < later
+
+
 def test_a_service_that_can_not_count_says_why(shop: Path, tmp_path: Path) -> None:
     for changed, words in (
         ({"answer_log": None}, "logs no answers; set TURRET_ANSWER_LOG"),
@@ -118,7 +137,17 @@ def test_a_service_that_can_not_count_says_why(shop: Path, tmp_path: Path) -> No
         error = read(client, 422, value="price")
         assert (error["field"], error["value"]) == ("value", "price")
         assert "no item of v1, v2 has a number in the field 'price'" in error["message"]
-        assert read(client, 422, within="soon")["field"] == "within"
+        for pause, words in (
+            *(
+                (text, "is no pause; give a number and a unit, such as")
+                for text in ("soon", "0", "nan", "-1h")
+            ),
+            ("1e20d", "is longer than 100000d"),
+            ("", "send a text that is not empty"),
+        ):
+            error = read(client, 422, within=pause)
+            assert (error["field"], words in error["message"]) == ("within", True)
+        assert read(client, within="0.5h")["within"] == "0.5h"
     with pytest.raises(ConflictError, match="object store; copy it into a folder"):
         OutcomeReports(
             settings_of(shop, answer_log="s3://logs/answers", store="redis://x"), shop, list, count_nothing

@@ -13,7 +13,7 @@ from tests.support.command_line import invoke, output
 from tests.support.trained import trained_shop
 from tests.turret.test_outcomes import DAY, HOUR, NOON, answer, frame_of
 from turret.data.answers.form import minute_file, visitor_of
-from turret.data.errors import DataError
+from turret.data.errors import DataError, EmptyDataError
 from turret.data.synthetic.answers import KEY
 from turret.outcomes import value as value_module
 from turret.outcomes.attribution import EVENTS
@@ -162,6 +162,9 @@ def test_a_version_answers_each_request_with_the_history_before_it() -> None:
             scale = log.of_version[place] / scores
             assert scale == pytest.approx(scale[0], rel=1e-3)
     assert np.isnan(log.scores[1]).all()
+    by_other_key = events.with_columns(visitor=pl.lit(visitor_of("ann", b"another key")))
+    with pytest.raises(EmptyDataError, match="name the key that the service hashes users with by --key"):
+        replay(bundle, frame_of(*answers).lazy(), by_other_key, events.clear(), DAY)
 
 
 def test_the_command_refuses_a_log_that_says_nothing_about_a_version(tmp_path: Path) -> None:

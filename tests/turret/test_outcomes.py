@@ -181,6 +181,25 @@ def test_a_row_has_the_shares_of_its_places_and_the_revenue() -> None:
     assert "one route alone" in result.text()
 
 
+def test_a_key_by_which_no_user_is_a_visitor_of_the_log_is_told() -> None:
+    answers = answer(0, "ann", "a"), answer(1, "bob", "a", route="canary")
+    for user, is_told in (("eve", True), ("ann", False)):
+        result = outcomes(Blocks(*answers), event(10, user, "a", answers[0]["answer_id"]))
+        assert any("is --key the key" in warning for warning in result.warnings) is is_told
+    assert not outcomes(Blocks(*answers)).warnings
+
+
+def test_a_canary_that_became_live_is_not_compared_with_itself() -> None:
+    old = answer(0, "ann", "a"), answer(20, "bob", "a", route="canary")
+    for begun in (15, 30):  # the last answer of the canary may come after the first of the live version
+        result = outcomes(Blocks(*old, answer(begun, "eve", "a") | {"version": "summer"}))
+        assert result.comparison is None
+        assert "no canary answered beside the newest live version" in result.text()
+        assert "--since" in result.text()
+    apart = answer(30, "eve", "a") | {"version": "autumn"}
+    assert outcomes(Blocks(*old, apart)).comparison is None
+
+
 def many(random: np.random.Generator, users: int, lift: float) -> tuple[list[dict[str, Any]], list[Event]]:
     """Answers to users of both routes, a few of whom have most answers, and purchases in a tenth of them."""
     rows, events = [], []

@@ -215,7 +215,7 @@ class ComparedOutcomes(Answer):
 class OutcomesAnswer(Answer):
     """The outcomes at `time`, which was `age_seconds` ago, of answers by version and route.
 
-    `comparison` is null where one route alone has answers.
+    `comparison` is null where no canary has answered beside the newest live version.
     """
 
     time: str

@@ -41,12 +41,17 @@ def replay(
     The history of a user are the `events` before the time of the answer, and the features are those of the
     answer's context that the version reads; stored rules are left out. Of the `counted` events, the outcomes
     are the rewards, worth the `values` of their items, or 1. Raises EmptyDataError where the log has no such
-    answers.
+    answers, or none to a user of the events.
     """
     answers = distinct(answers).filter(pl.col("call") == "recommend", pl.col("visitor") != "")
     asked = answers.filter(pl.col("items").list.len() > 0).sort("time", "answer_id").collect()
     if not asked.height:
         raise EmptyDataError("the log has no recommendations to users of this time; name another time")
+    if not events["visitor"].is_in(asked["visitor"].unique().to_list()).any():
+        raise EmptyDataError(
+            "the store has no event of a user whom the log has answers to; name the key that the service "
+            "hashes users with by --key, and its store by --store"
+        )
     places = min(asked.select(pl.col("places").list.max().max()).item() or 1, _MOST_PLACES)
     items, propensities = _logged_items(asked, places)
     version, scores, own = _ranked(bundle, asked, items, events)

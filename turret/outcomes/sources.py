@@ -1,7 +1,6 @@
 """The answers, the events and the values that a command names."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,9 +9,9 @@ import polars as pl
 from turret.data.answers.events import EventCollector, OutcomeEvents
 from turret.data.answers.files import AnswerFolder
 from turret.data.answers.form import read_key
-from turret.data.answers.log import read_answers
+from turret.data.answers.log import damage_told, read_answers
 from turret.data.answers.outcomes import Outcomes, outcomes_of
-from turret.data.errors import ConfigurationError, SourceError, brief
+from turret.data.errors import ConfigurationError
 from turret.data.moments import milliseconds_of
 from turret.history.dumping import TimeRange
 from turret.outcomes.attribution import read_events, with_kinds
@@ -99,18 +98,6 @@ class Sources:
         with damage_told(self.answers):
             logged = replay(bundle, answers, events, with_kinds(events, self.kinds), self.within, values)
         return bundle.manifest.version, value_of(logged)
-
-
-@contextmanager
-def damage_told(folder: Path) -> Iterator[None]:
-    """Raise SourceError for a log that Polars can't read to its end."""
-    try:
-        yield
-    except pl.exceptions.PolarsError as error:
-        line = brief(str(error).partition("\n")[0], 200)
-        raise SourceError(
-            f"the answer log {folder} can't be read ({line}); delete the damaged file"
-        ) from None
 
 
 def open_bundle(path: Path) -> Bundle:

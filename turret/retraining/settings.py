@@ -9,6 +9,7 @@ from typer import Option
 from turret.activation.cli import MARGIN, METRIC
 from turret.data.commands.arguments import PREPARED
 from turret.data.errors import ConfigurationError
+from turret.data.moments import milliseconds_of
 from turret.tower.cli import BUNDLES, Bundles
 
 
@@ -132,7 +133,7 @@ class RetrainSettings:
     ] = 5
 
     def check(self) -> None:
-        """Raise ConfigurationError for an impossible canary, and for a query without its database."""
+        """Raise ConfigurationError for an impossible canary or pause, or a query without its database."""
         if self.events is None and (self.sql is not None or self.since is not None):
             raise ConfigurationError(
                 "--sql and --since are of a database; name it with --events, such as postgresql://HOST/NAME"
@@ -149,6 +150,10 @@ class RetrainSettings:
                 f"--promote-on-outcome {self.promote_on_outcome}: the outcomes of a canary decide; give it "
                 "users with --canary 0.1"
             )
+        try:
+            milliseconds_of(self.outcome_within)
+        except ValueError as error:
+            raise ConfigurationError(f"--outcome-within {error}") from None
         if self.canary is not None and self.url is None:
             raise ConfigurationError(
                 f"--canary {self.canary:g}: only a running service routes users; name its admin port with "

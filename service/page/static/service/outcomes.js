@@ -27,7 +27,7 @@ function shown(answer) {
   return [
     comparison
       ? h("p", { class: "sentence", id: "outcome" }, `${comparison.canary.version} beside ${comparison.live.version}: ${comparison.sentence}.`)
-      : sentence("The log has one route alone; a canary makes a comparison."),
+      : sentence("No canary has answered beside the newest live version; a canary makes a comparison."),
     warnings.map((warning) => sentence(warning, "warning")),
     table("Answers by version and route", headings, versions.map((row) => [row.version, row.route, count(row.answers), count(row.users),
       percent(row.with_outcome), places(row), ...(hasRevenue ? [count(row.revenue)] : [])])),
