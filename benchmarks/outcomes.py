@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 PAIRS, USERS = 1_000, (40_000, 10_000)  # a route: live and canary
 POWER_PAIRS, POWER_USERS, LIFT = 100, 100_000, 0.05
 VISITS, BUYS = 3.0, 0.12
-SIMULATIONS, SHOP_USERS, LOG_USERS = 200, 20_000, 8_000
+SIMULATIONS, SHOP_USERS, LOG_USERS = 1_000, 20_000, 8_000
 SHOP = AnswersConfig(users=SHOP_USERS, items=60, pool=20, explore=0.5)
 NOISE = {"better": 0.3, "equal": None, "worse": 3.0}  # of the ranking of the same pool
 

@@ -26,7 +26,7 @@ CONFIGURATION = ROOT / "schemathesis.toml"
 UNSAYABLE = {
     422: {
         *("history_times", "at", "id", "point", "field", "filter", "features", "cap", "kind", "user_id"),
-        *("context", "pin", "by", "half_life", "kinds", "rules", "among", "places"),
+        *("context", "pin", "by", "half_life", "kinds", "rules", "among", "places", "within"),
     },
     413: {"fields"},
 }
