@@ -11,6 +11,9 @@ is the share of simulations whose 95 % interval, of the doubly robust estimate, 
 least of an equal, a better and a worse version; `covered_by` has all estimates.
 """
 
+import os
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -170,13 +173,16 @@ def _coverage(name: str, simulations: int) -> dict[str, Any]:
 
 
 def outcomes(options: Options) -> dict[str, Any]:
-    """The figures of all statements."""
+    """The figures of all statements, each measured in a process of its own."""
     pairs, simulations = (20, 5) if options.quick else (PAIRS, SIMULATIONS)
-    alarms = {name: _alarms(pairs, name == "revenue") for name in ("purchases", "revenue")}
-    print(alarms, flush=True)
-    power = _power(2 if options.quick else POWER_PAIRS)
-    print(power, flush=True)
-    versions = [_coverage(name, simulations) for name in NOISE]
+    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as processes:
+        of_alarms = {
+            name: processes.submit(_alarms, pairs, name == "revenue") for name in ("purchases", "revenue")
+        }
+        of_power = processes.submit(_power, 2 if options.quick else POWER_PAIRS)
+        of_versions = [processes.submit(_coverage, name, simulations) for name in NOISE]
+        alarms = {name: future.result() for name, future in of_alarms.items()}
+        power, versions = of_power.result(), [future.result() for future in of_versions]
     return {
         "false_alarms": max(figures["false_alarms"] for figures in alarms.values()),
         "covered": min(version["covered_by"]["doubly_robust"] for version in versions),
