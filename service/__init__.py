@@ -1,6 +1,7 @@
 """A bundle behind HTTP."""
 
 __all__ = [
+    "bounded_process",
     "calls",
     "catalog_search",
     "cli",

@@ -13,17 +13,27 @@ import pyarrow.parquet as pq
 from turret.data.answers.form import files_of
 from turret.data.errors import SourceError, brief
 
-# The columns that outcomes need, of those in `data.answers.log.SCHEMA`.
-COLUMNS = pa.schema(
+# These are the columns of `data.answers.log.SCHEMA`, in the types of pyarrow.
+SCHEMA = pa.schema(
     {
         "answer_id": pa.string(),
         "time": pa.timestamp("ms", "UTC"),
+        "call": pa.string(),
         "version": pa.string(),
         "route": pa.string(),
         "visitor": pa.string(),
         "items": pa.list_(pa.string()),
         "places": pa.list_(pa.uint16()),
+        "scores": pa.list_(pa.float32()),
+        "sources": pa.list_(pa.string()),
+        "propensities": pa.list_(pa.float64()),
+        "context": pa.string(),
+        "rules": pa.list_(pa.string()),
     }
+)
+# The columns that outcomes need.
+COLUMNS = pa.schema(
+    [SCHEMA.field(name) for name in ("answer_id", "time", "version", "route", "visitor", "items", "places")]
 )
 BLOCK_ROWS = 20_000  # answers in memory at a time
 # An id of an answer begins with 12 digits of its time: this many name a bucket of 65 seconds.

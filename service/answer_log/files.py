@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from turret.data.answers.files import SCHEMA
 from turret.data.answers.form import minute_of
 from turret.data.errors import SourceError
 from turret.data.files import scratch_folder, sync
 from turret.data.object_stores import Objects
-from turret.service.answer_log.rows import SCHEMA
 
 _DAY = 86_400_000  # milliseconds
 # The mark of a forgotten visitor stays so long, as late files may have answers from before it.

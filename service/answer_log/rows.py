@@ -8,27 +8,10 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
+from turret.data.answers.files import SCHEMA
 from turret.data.answers.form import visitor_of
 from turret.service.answer_log.entries import LoggedAnswer, ShownItems
 
-# These are the columns of `data.answers.log.SCHEMA`, in the types of pyarrow.
-SCHEMA = pa.schema(
-    {
-        "answer_id": pa.string(),
-        "time": pa.timestamp("ms", "UTC"),
-        "call": pa.string(),
-        "version": pa.string(),
-        "route": pa.string(),
-        "visitor": pa.string(),
-        "items": pa.list_(pa.string()),
-        "places": pa.list_(pa.uint16()),
-        "scores": pa.list_(pa.float32()),
-        "sources": pa.list_(pa.string()),
-        "propensities": pa.list_(pa.float64()),
-        "context": pa.string(),
-        "rules": pa.list_(pa.string()),
-    }
-)
 _LAST_PLACE = 2**16 - 1  # a cursor that a client made up may begin behind it
 
 

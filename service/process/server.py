@@ -17,6 +17,7 @@ from typing import NoReturn
 import uvicorn
 
 from turret.data.errors import TurretError
+from turret.service.bounded_process import end_with_parent
 from turret.service.components import Components, WorkerContext
 from turret.service.errors import ServiceError
 from turret.service.http.app import Application, create_app
@@ -24,7 +25,6 @@ from turret.service.http.guard import guarded
 from turret.service.settings import Settings
 from turret.service.stores.sqlite.shared import open_records
 from turret.service.versions.folder import first_record
-from turret.service.versions.gate_process import end_with_parent
 
 # The supervisor's orders: answer at /readyz that no more requests should come; finish requests under way.
 DRAIN, FINISH = signal.SIGUSR1, signal.SIGUSR2

@@ -16,6 +16,7 @@ from enum import IntEnum
 
 from prometheus_client.multiprocess import mark_process_dead
 
+from turret.service.bounded_process import describe_exit
 from turret.service.components import WorkerContext
 from turret.service.errors import ServiceError
 from turret.service.keys.keys import Keyring, admin_key
@@ -25,7 +26,6 @@ from turret.service.settings import Settings
 from turret.service.stores.registry import store_kind
 from turret.service.stores.sqlite.shared import open_records, shared_folder, store_folder
 from turret.service.versions.folder import first_record, make_folder
-from turret.service.versions.gate_process import describe_exit
 from turret.tower.format.listing import remove_stale_dirs
 
 SPARE_SECONDS = 5.0  # after the drain time, until workers that still run are killed

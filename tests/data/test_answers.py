@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from turret.data.answers import files
 from turret.data.answers.form import answer_id_of, minute_file, minute_of, read_key, time_of, visitor_of
 from turret.data.answers.log import SCHEMA, read_answers
 from turret.data.errors import ConfigurationError, DataError, EmptyDataError, SourceError
@@ -82,6 +83,7 @@ def test_the_answers_of_a_range_of_times_are_read(tmp_path: Path) -> None:
     write(tmp_path, [NOON + 60_000], "1")
     (tmp_path / "2026-05-01" / ".1201_0.parquet.new").write_bytes(b"half of a fi")
     assert read_answers(tmp_path).collect().schema == SCHEMA
+    assert pl.DataFrame(files.SCHEMA.empty_table()).schema == SCHEMA, "the service writes other columns"
     times = read_answers(tmp_path, NOON + 1, NOON + 60_000).collect()["time"].dt.epoch("ms")
     assert times.to_list() == [NOON + 30_000]
 
