@@ -1,6 +1,7 @@
 """The loss of a batch under two towers: the objective of an experiment, on prepared data."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -74,7 +75,13 @@ def _check_negatives(candidates: str, data: PreparedData) -> None:
         )
 
 
-def model_loss(objective: Objective, model: TwoTowers, batch: Batch, random: np.random.Generator) -> StepLoss:
+def model_loss(
+    objective: Objective,
+    model: TwoTowers,
+    batch: Batch,
+    random: np.random.Generator,
+    teachers: Any = None,
+) -> StepLoss:
     """The loss of a batch; candidates are drawn with `random`.
 
     With several processes, `batch` is the part of this one; candidates from the batch come from all parts.
@@ -110,6 +117,8 @@ def model_loss(objective: Objective, model: TwoTowers, batch: Batch, random: np.
         negative_weights=batch.negative_weights,
         gathered=gathered,
         propensities=batch.propensities,
+        lesson=None if teachers is None else teachers.lesson(windows),
+        lesson_weight=0.0 if teachers is None else teachers.weight,
     )
     loss: StepLoss = objective(examples, random)
     return loss

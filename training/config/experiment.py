@@ -184,6 +184,8 @@ class TrainingConfig(Settings):
     signal_weight: Share = 1.0
     half_life: Annotated[float, Field(ge=0.0, le=1e6)] = 0.0
     average: Annotated[float, Field(ge=0.0, le=1e3)] = 0.0
+    teacher: tuple[str, ...] = ()
+    teacher_weight: Share = 0.5
     examination_clip: Annotated[float, Field(ge=0.0, le=1e6)] = 0.0
     refit: bool = False
 

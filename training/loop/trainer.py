@@ -35,6 +35,7 @@ from turret.training.evaluation.evaluation import (
 )
 from turret.training.evaluation.ranking import tower_scores
 from turret.training.loop.average import WeightAverage
+from turret.training.loop.teachers import Teachers
 from turret.training.loop.optimiser import Optimiser, lazy_tables, learning_rate_factor
 from turret.training.model_loss import build_objective, model_loss
 from turret.training.randomness import seed_torch, stream
@@ -104,6 +105,11 @@ class Trainer:
         self.average = (
             WeightAverage([self.model, self.objective], self.settings.average, self.batches.steps_per_epoch)
             if self.settings.average
+            else None
+        )
+        self.teachers = (
+            Teachers.open(self.settings.teacher, self.settings.teacher_weight, run, data, self.device)
+            if self.settings.teacher
             else None
         )
         starts, ends = data.bounds("validation")
@@ -207,7 +213,7 @@ class Trainer:
         # own type (`objective.products`).
         is_mixed = self.device.type != "cpu" and settings.precision != "float32"
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=is_mixed):
-            out = model_loss(self.objective, self.model, batch, random)
+            out = model_loss(self.objective, self.model, batch, random, self.teachers)
         self.model.zero_grad()
         self.objective.zero_grad()
         if world.size > 1:

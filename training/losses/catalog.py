@@ -23,6 +23,7 @@ from turret.training.objectives.contract import (
     StepLoss,
     weighted_mean,
 )
+from turret.training.objectives.taught import expected_scores
 from turret.training.samplers.core.contract import Draw, Sampler
 from turret.training.samplers.core.settings import BuildContext
 
@@ -89,7 +90,11 @@ class CatalogObjective(Objective):
         loss = blocked_softmax(
             users, positive[first], together, hits, items, None, examples.scoring, self.products
         )
-        others = together @ positive[first] - shares @ positive
+        others = together @ positive[first] - (1.0 - examples.lesson_weight) * (shares @ positive)
+        if examples.lesson is not None:
+            tempered = users / examples.scoring.temperature
+            expected = expected_scores(tempered, items, together, examples.lesson, self.products)
+            others = others - examples.lesson_weight * expected
         masked = examples.positives.new_tensor(len(hits[0]) - len(users))
         return StepLoss(loss + others, masked, examples.weights.sum())
 

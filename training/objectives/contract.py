@@ -148,6 +148,8 @@ class Examples:
     seen: SeenItems | None = None
     gathered: GatheredBatch | None = None
     propensities: Tensor | None = None
+    lesson: tuple[Tensor, Tensor] | None = None
+    lesson_weight: float = 0.0
 
     @property
     def shares(self) -> Tensor:
