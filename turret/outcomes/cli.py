@@ -66,8 +66,8 @@ def outcomes(
     sources = Sources.of(answers, store, key, kind or (), within, since, until)
     if of is not None:
         version, estimated = sources.value_of(of, value, items or ())
-        fields = {"version": version, **estimated.as_json()}
-        print(json.dumps(fields, indent=2) if as_json else estimated.text(version))
-        return
-    result = sources.outcomes(value, items or ())
-    print(json.dumps(result.as_json(), indent=2) if as_json else result.text())
+        report = json.dumps({"version": version, **estimated.as_json()}, indent=2)
+        print(report if as_json else estimated.text(version))
+    else:
+        result = sources.outcomes(value, items or ())
+        print(json.dumps(result.as_json(), indent=2) if as_json else result.text())
