@@ -149,9 +149,12 @@ def contests(data: PreparedData, work: Path, quick: bool) -> dict[str, Contest]:
     positions = write_positions(data, work / "positions.npz", HISTORY_LENGTH, POSITIONS // share)
     events = write_events(data, work / "events.npz", len(data.users) // share)
     contests = {"pooled_over_best_peer": Contest(pooled(data, work), 100, POOLED, positions)}
-    for name, is_sampled, peer in (("sampled", True, TRANSFORMER_SAMPLED), ("full", False, TRANSFORMER_FULL)):
+    for name, is_sampled, peers in (
+        ("sampled", True, TRANSFORMER_SAMPLED),
+        ("full", False, TRANSFORMER_FULL),
+    ):
         ours, bare = transformer(data, work, is_sampled), bare_transformer(data, is_sampled)
-        contests[f"transformer_{name}_over_rectools"] = Contest(ours, 20, (peer,), events, bare)
+        contests[f"transformer_{name}_over_rectools"] = Contest(ours, 20, peers, events, bare)
     return contests
 
 
