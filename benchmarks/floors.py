@@ -266,12 +266,12 @@ def _search_part(index: Index) -> tuple[str, tuple[Part, ...]]:
         return f"{items:,} vectors read", (Part("bytes of vectors", table, partial(rates.read, table)),)
     effort = next(effort for effort in settings.efforts if effort.k >= K)
     code = settings.parts / 2 if isinstance(settings, IvfPqSettings) else settings.width(width)
-    share, centres, where = 1.0, 0, f"the codes of {items:,} items"
+    share, centres, sentence = 1.0, 0, f"the codes of {items:,} items"
     if not settings.reads_all:
         share, centres = effort.breadth / settings.lists, settings.lists * settings.width(width) * FLOAT
-        where = f"{settings.lists:,} centres and a share {share:.2f} of {where}"
+        sentence = f"{settings.lists:,} centres and a share {share:.2f} of {sentence}"
     return (
-        f"{where} read, and {effort.candidates} vectors at random ({settings.kind})",
+        f"{sentence} read, and {effort.candidates} vectors at random ({settings.kind})",
         (
             Part("bytes of codes", items * code * share + centres, partial(rates.read, round(items * code))),
             Part("bytes of vectors", effort.candidates * row, partial(rates.gathered, table, row)),
@@ -321,13 +321,16 @@ def requests(shop: Served, bundle: Bundle, seconds: float) -> Iterator[list[Thin
             load = Load(url, PATH, shop.bodies, connections, seconds, cpu=others)
             return run_load(load).checked().rate()
 
+        def taken(connections: int) -> float:
+            return 1.0 / rate(service.url, connections)
+
         yield [
             Thing(
                 f"one request, {connections} connection{'s' * (connections > 1)}",
                 "an answer of a server that reads no request, from the same load: epoll, recv and send; one "
                 f"search: {searched}",
                 (Part("requests", 1.0, partial(rate, bare, connections)), *parts),
-                lambda connections=connections: 1.0 / rate(service.url, connections),  # type: ignore[misc]
+                partial(taken, connections),
             )
             for connections in (1, 16)
         ]
