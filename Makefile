@@ -54,7 +54,7 @@ $(STAMP): $(INSTALLED)
 	@touch $(STAMP)
 
 demo: $(INSTALLED)
-	@PATH="$(CURDIR)/$(BIN):$$PATH" DATA="$(DATA)" PREPARE="$(PREPARE)" ONCE="$(ONCE)" PORT="$(PORT)" bash deploy/demo.sh
+	@$(BIN)/turret demo $(if $(DATA),"$(DATA)") $(if $(PREPARE),--prepare "$(PREPARE)") $(if $(ONCE),--once) $(if $(PORT),--port $(PORT))
 
 test: $(STAMP)
 	$(PYTEST) -m "not process and not nightly"

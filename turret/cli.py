@@ -16,6 +16,7 @@ from turret.data.cli import app as data_app
 from turret.data.errors import TurretError, is_utf8, system_sentence
 from turret.data.extras import install_hint
 from turret.data.progress import print_lines
+from turret.demo import app as demo_app
 from turret.history.cli import app as history_app
 from turret.outcomes.cli import app as outcomes_app
 from turret.plan import app as planning_app
@@ -85,11 +86,13 @@ app = typer.Typer(
     cls=ErrorHandlingGroup,
     help="Turret turns a log of who-used-what into a service that answers *what next?* in about a "
     "millisecond.\n\n"
-    "The usual way: `turret data prepare`, `train`, `evaluate`, `export`, `serve`, `recommend`.",
+    "`turret demo` shows all of it. The usual way: `turret data prepare`, `train`, `evaluate`, `export`, "
+    "`serve`, `recommend`.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
+app.add_typer(demo_app)
 app.add_typer(data_app, name="data")
 app.add_typer(training_app)
 app.add_typer(tower_app)
