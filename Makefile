@@ -21,7 +21,7 @@ TAG ?=
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 REVISION := $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 
-.PHONY: help setup demo test test-process nightly test-compose lint docs site audit lock images clean
+.PHONY: help setup demo test test-process nightly test-compose lint docs site release audit lock images clean
 
 help:
 	@echo "make demo            from raw events to recommendations over HTTP, until Ctrl-C"
@@ -34,6 +34,7 @@ help:
 	@echo "make lint            ruff, mypy, whether the pages are current, and the site of the documents"
 	@echo "make docs            regenerate the tables and figures of the pages"
 	@echo "make site            the documents as a website, in var/site"
+	@echo "make release         what could be published, checked, in var/release; needs a network"
 	@echo "make audit           known vulnerabilities of the installed packages; needs a network"
 	@echo "make lock            the locks of the images, from constraints.txt; needs a network"
 	@echo "make images          turret:serve and turret:train, with bills of materials in var/; TAG=... for other tags"
@@ -54,7 +55,7 @@ $(STAMP): $(INSTALLED)
 	@touch $(STAMP)
 
 demo: $(INSTALLED)
-	@PATH="$(CURDIR)/$(BIN):$$PATH" DATA="$(DATA)" PREPARE="$(PREPARE)" ONCE="$(ONCE)" PORT="$(PORT)" bash deploy/demo.sh
+	@$(BIN)/turret demo $(if $(DATA),"$(DATA)") $(if $(PREPARE),--prepare "$(PREPARE)") $(if $(ONCE),--once) $(if $(PORT),--port $(PORT))
 
 test: $(STAMP)
 	$(PYTEST) -m "not process and not nightly"
@@ -82,6 +83,11 @@ site: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/python -m benchmarks.docs
+
+release: $(STAMP)
+	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[release]' || \
+		{ echo "make release: build, twine and check-wheel-contents can't be installed; this needs a network with PyPI" >&2; exit 1; }
+	$(BIN)/python -m deploy.release
 
 audit: $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[audit]' || \

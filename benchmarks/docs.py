@@ -19,6 +19,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from benchmarks.api_document import DOCUMENT, api_document, api_page, as_text
+from benchmarks.api_types import TYPES, as_types
 from benchmarks.pages import section
 from turret.data.extras import kind_of
 from turret.service.observing.metrics import Metrics
@@ -50,7 +51,7 @@ def fault_tests() -> dict[int, list[str]]:
 
 DOCS = ROOT / "docs"
 API_PAGE = DOCUMENT.with_name("docs.html")
-PAGES = (ROOT / "README.md", DOCUMENT, API_PAGE, *sorted(DOCS.glob("*.md")))
+PAGES = (ROOT / "README.md", DOCUMENT, API_PAGE, TYPES, *sorted(DOCS.glob("*.md")))
 BEGIN, END = "<!-- figures: written by `make docs` from benchmarks/results -->\n", "<!-- end of figures -->\n"
 # A row of a table: the text of each cell by the heading of its column.
 Cells = dict[str, str]
@@ -74,6 +75,8 @@ def current(page: Path) -> str:
             return as_text()
         case "docs.html":
             return api_page(api_document())
+        case "turret.d.ts":
+            return as_types(api_document())
         case "observability.md":
             return metrics_page(text, exported())
         case "reliability.md":

@@ -1,7 +1,8 @@
 """Build the site of the documents by Zensical, without a warning: `make site`, into var/site.
 
-The front page is the index, docs/README.md, whose tables are the navigation. Links to files outside of docs/
-become plain text: the site has the documents alone.
+The front page is the index, docs/README.md, whose tables are the navigation; `deploy.reference` makes pages
+from docstrings. Links to files outside of docs/ become plain text: the site has the documents alone. Beside
+each page is its Markdown, which llms.txt lists and llms-full.txt has as a whole.
 """
 
 import json
@@ -9,7 +10,11 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
+
+from deploy.llms import described_pages, llms_full_txt, llms_txt
+from deploy.reference import write_reference
 
 ROOT = Path(__file__).parents[1]
 _LINK = re.compile(r"\[([^\]]*)\]\(((?!https?://|#)[^)]+)\)")
@@ -47,8 +52,8 @@ def within_site(text: str, folder: Path, moved: dict[Path, str]) -> str:
     return _LINK.sub(link, text)
 
 
-def write_sources(work: Path) -> None:
-    """Write the configuration and the pages."""
+def write_sources(work: Path) -> list[dict[str, object]]:
+    """Write the configuration and the pages; return the navigation."""
     shutil.rmtree(work, ignore_errors=True)
     (work / "docs").mkdir(parents=True)
     files = [path for path in sorted((ROOT / "docs").iterdir()) if path.is_file()]
@@ -59,23 +64,45 @@ def write_sources(work: Path) -> None:
             (work / "docs" / name).write_text(text, "utf-8")
         else:
             shutil.copy(path, work / "docs" / name)
+    reference = write_reference(work / "docs")
     pages = navigation((ROOT / "docs" / "README.md").read_text("utf-8"))
+    pages.append({"Reference": [{title: name} for name, title in reference.items()]})
     settings = (ROOT / "deploy" / "site.toml").read_text("utf-8")
     # With this separator it is an inline table of TOML.
     nav = json.dumps(pages, ensure_ascii=False, separators=(", ", " = "))
     marked = settings.replace("[project.theme]", f"nav = {nav}\n\n[project.theme]", 1)
     (work / "zensical.toml").write_text(marked, "utf-8")
+    return pages
+
+
+def write_texts(work: Path, site: Path, sections: list[dict[str, object]]) -> None:
+    """Write the Markdown of the pages, llms.txt and llms-full.txt into the site."""
+    names = re.findall(r"\w+\.md", json.dumps(sections))
+    texts = {name: (work / "docs" / name).read_text("utf-8") for name in names}
+    for name, text in texts.items():
+        (site / name).write_text(text, "utf-8")
+    project = tomllib.loads((work / "zensical.toml").read_text("utf-8"))["project"]
+    index = llms_txt(
+        project["site_name"], project["site_description"], sections, described_pages(texts["README.md"])
+    )
+    (site / "llms.txt").write_text(index, "utf-8")
+    (site / "llms-full.txt").write_text(llms_full_txt(texts), "utf-8")
 
 
 def main() -> int:
     """Build the site; the exit status is that of Zensical, which stops at a warning."""
-    work, site = ROOT / "var" / "site-source", ROOT / "var" / "site"
-    write_sources(work)
+    return build(ROOT / "var" / "site-source", ROOT / "var" / "site")
+
+
+def build(work: Path, site: Path) -> int:
+    """Build the site into `site`, with its sources in `work`; return the exit status."""
+    sections = write_sources(work)
     command = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]
     built = subprocess.run(command, cwd=work, check=False)
     if built.returncode == 0:
         shutil.rmtree(site, ignore_errors=True)
         shutil.copytree(work / "site", site)
+        write_texts(work, site, sections)
         print(f"the site is in {site}")
     return built.returncode
 

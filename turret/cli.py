@@ -22,6 +22,7 @@ class ErrorHandlingGroup(ImportingGroup):
     """A command group that prints errors as sentences, and exits on Ctrl-C without a traceback."""
 
     names: ClassVar = {
+        "demo": "turret.demo",
         "data": "turret.data.cli",
         **dict.fromkeys(("train", "tune", "evaluate", "compare", "export", "report"), "turret.training.cli"),
         **dict.fromkeys(("publish", "index"), "turret.tower.cli"),
@@ -89,7 +90,8 @@ app = typer.Typer(
     cls=ErrorHandlingGroup,
     help="Turret turns a log of who-used-what into a service that answers *what next?* in about a "
     "millisecond.\n\n"
-    "The usual way: `turret data prepare`, `train`, `evaluate`, `export`, `serve`, `recommend`.",
+    "`turret demo` shows all of it. The usual way: `turret data prepare`, `train`, `evaluate`, `export`, "
+    "`serve`, `recommend`.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,

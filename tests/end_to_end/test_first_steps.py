@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.command_line import TURRET, environment
 from tests.support.places import ROOT
 from tests.support.ports import free_port
 from tests.support.service_process import Start
@@ -46,11 +47,10 @@ def test_the_demo_stops_after_the_answer(tmp_path: Path, port: int) -> None:
     """It prints every command, recommends by the id of a user, exits 0, and leaves nothing that listens."""
     small = SyntheticConfig(users=150, items=160, events_per_user=12, longest_history=40)
     synthesise(small, tmp_path / "shop")
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     demo = subprocess.run(
-        ["bash", str(ROOT / "deploy" / "demo.sh")],
+        [*TURRET, "demo", "shop", "--once", "--port", str(port)],
         cwd=tmp_path,
-        env={**os.environ, "PATH": path, "DATA": "shop", "ONCE": "1", "PORT": str(port)},
+        env=environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
