@@ -154,12 +154,7 @@ def recommend(
     items: list[Any] | None = list(history) if history else None
     words, descriptions = list(history or []), list[dict[str, Any]]()
     if data is not None and not history:
-        from turret.data.prepared import look_up
-
-        items, descriptions, kinds = look_up(data, user, limit=1000)
-        words = [*map(str, items)]
-        if any(kinds):
-            items = [{"item": item, "kind": kind} for item, kind in zip(items, kinds, strict=True)]
+        items, words, descriptions = recommending.prepared_history(data, user)
     with recommending.service_client(url) as client:
         recommending.wait_until_ready(client, wait)
         if items is not None:
@@ -171,10 +166,7 @@ def recommend(
             words = recommending.stored_history(client, user)
         title = None if as_json else recommending.title_field(client)
     if descriptions:
-        words = [
-            recommending.item_text(item, fields, title)
-            for item, fields in zip(words, descriptions, strict=True)
-        ]
+        words = [*map(recommending.item_text, words, descriptions, [title] * len(words))]
     recommending.print_answer(answer, recommending.recommendations(answer, words, title), as_json)
 
 

@@ -95,6 +95,20 @@ def _by_size(runs: Results, measure: str, names: Sequence[str], prefix: str = ""
     return "; ".join(shown)
 
 
+def _perplexities(runs: Results, names: Sequence[str]) -> str:
+    """The last perplexities of the test text."""
+    return _by_size(runs, "perplexity", names)
+
+
+def _over_epochs(runs: Results, names: Sequence[str]) -> str:
+    """The perplexities after half of the epochs and after all of them."""
+    shown = []
+    for name in names:
+        curve = runs[name]["perplexity"]
+        shown.append(f"{name}: {curve[len(curve) // 2 - 1]:.4g}, then {curve[-1]:.4g}")
+    return "; ".join(shown)
+
+
 def _clicks(runs: Results, names: Sequence[str]) -> str:
     """The last cross-entropies in both catalogs."""
     sizes = dict.fromkeys(run["classes"] for run in runs.values())
@@ -109,6 +123,7 @@ def _best_epochs(runs: Results, names: Sequence[str]) -> str:
 
 
 _BEST = ("complementary sum sampling", "BlackOut")
+_DRAWN = ("softmax", "quadratic", "unigram", "uniform")
 STATEMENTS: dict[str, tuple[Statement, ...]] = {
     "botev_1": (
         Statement(
@@ -205,6 +220,58 @@ STATEMENTS: dict[str, tuple[Statement, ...]] = {
             "alpha = 0 works less well (section 6.2).",
             True,
             lambda runs: f"alpha 0, .75 and 1: {_ends(runs, _BEST)}",
+        ),
+    ),
+    "blanc_rendle_2_ptb": (
+        Statement(
+            "The quality of softmax sampling is independent of m (section 4.2.1).",
+            True,
+            lambda runs: _perplexities(runs, ["softmax", EXACT]),
+        ),
+        Statement(
+            "Uniform and quadratic sampling are biased, and improve with m (section 4.2.1).",
+            True,
+            lambda runs: _perplexities(runs, ["uniform", "quadratic"]),
+        ),
+        Statement(
+            "Quadratic sampling has a much lower bias than uniform sampling (section 4.2.1).",
+            True,
+            lambda runs: "with the same m, as above",
+        ),
+        Statement(
+            "It approaches the loss of the softmax with 10s to 100s of samples (section 4.2.1).",
+            True,
+            lambda runs: f"beside m = 40 above: {_perplexities(runs, [EXACT_ABSOLUTE, EXACT])}",
+        ),
+        Statement(
+            "It needs one to two orders of magnitude fewer samples than uniform sampling (figure 2).",
+            True,
+            lambda runs: "16 times as many uniform samples (m = 160) are far worse than m = 10 here",
+        ),
+        Statement(
+            "Absolute and usual softmax perform very similarly without sampling (section 3.3).",
+            True,
+            lambda runs: _perplexities(runs, [EXACT, EXACT_ABSOLUTE]),
+        ),
+    ),
+    "blanc_rendle_3": (
+        Statement(
+            "Very biased models perform poorly even when they are trained until convergence (section 4.2.1).",
+            True,
+            lambda runs: _over_epochs(runs, [f"uniform, m = {size}" for size in (10, 40, 160)]),
+        ),
+        Statement(
+            "Once enough samples remove the bias, more of them hardly speed up convergence (section 4.2.2).",
+            True,
+            lambda runs: _over_epochs(runs, [EXACT, "softmax, m = 10", "softmax, m = 40"]),
+        ),
+    ),
+    "blanc_rendle_4": (
+        Statement(
+            "All distributions converge at a similar speed; uniform sampling converges to a much worse loss "
+            "(section 4.2.2).",
+            True,
+            lambda runs: _over_epochs(runs, [EXACT, *(f"{name}, m = 40" for name in _DRAWN)]),
         ),
     ),
     "blanc_rendle_2_clicks": (
