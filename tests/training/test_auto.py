@@ -110,6 +110,7 @@ def stub(monkeypatch: pytest.MonkeyPatch, reached: Mapping[int, float]) -> list[
     def train(run: Run, data: PreparedData, until: int) -> tuple[Progress, dict[str, Values]]:
         seed = run.experiment.training.seed
         trained.append((seed, until))
+        run.folder.mkdir(exist_ok=True)
         values = np.full(30, reached[seed]) + np.linspace(0.0, 0.001, 30)
         return Progress(epoch=until, best_epoch=until), {"ndcg@10": values}
 
@@ -133,6 +134,7 @@ def test_the_better_half_goes_on_and_the_last_two_are_compared(
     said: list[str] = []
     trials = [trial for trial, _ in run_trials(planned(40, 40, 40, 40), handmade, tmp_path, said.append)]
     assert trained == [(0, 10), (1, 10), (2, 10), (3, 10), (1, 20), (3, 20)]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "3"]
     ended = [(trial["candidate"], trial["epochs"], trial["stopped"]) for trial in trials]
     assert ended == [("0", 10, True), ("2", 10, True), ("1", 20, False), ("3", 20, False)]
     assert [line.partition(";")[0] for line in said] == [

@@ -5,6 +5,7 @@ of epochs or seconds, towers that learn slowly and end higher would lose. No epo
 trial is the beginning of its candidate's own training, and that of the picked one goes on.
 """
 
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -140,6 +141,7 @@ def run_trials(
         going_on = _going_on(begun, rung.kept, metric)
         for name in [name for name in begun if name not in going_on]:
             ended = begun.pop(name)
+            shutil.rmtree(ended.run.folder, ignore_errors=True)  # tables and moments are large
             yield {**ended.trial, "stopped": True}, ended.values
     for last in begun.values():
         yield last.trial, last.values
