@@ -104,6 +104,7 @@ def _scale() -> Row:
 
 
 _CONTEXT: dict[str, Callable[[], Row]] = {
+    "README.md": lambda: {"fastest_calls": fastest_calls, "quality_sets": SETS},
     "data.md": lambda: {"memory": load_figures().quantities["preparation.memory"]},
     "papers.md": lambda: {
         "by_setting": by_setting,
