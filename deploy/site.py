@@ -1,8 +1,8 @@
 """Build the site of the documents by Zensical, without a warning: `make site`, into var/site.
 
 The front page is the index, docs/README.md, whose tables are the navigation; `deploy.reference` makes pages
-from docstrings. Links to files outside of docs/ become plain text: the site has the documents alone. Beside
-each page is its Markdown, which llms.txt lists and llms-full.txt has as a whole.
+from docstrings. Links to files outside of docs/ become plain text: the site has the documents and their
+pictures alone. Beside each page is its Markdown, which llms.txt lists and llms-full.txt has as a whole.
 """
 
 import json
@@ -17,7 +17,9 @@ from deploy.llms import described_pages, llms_full_txt, llms_txt
 from deploy.reference import write_reference
 
 ROOT = Path(__file__).parents[1]
-_LINK = re.compile(r"\[([^\]]*)\]\(((?!https?://|#)[^)]+)\)")
+PLOTS = ROOT / "benchmarks" / "results"
+_LINK = re.compile(r"(!?)\[([^\]]*)\]\(((?!https?://|#)[^)]+)\)")
+_SOURCE = re.compile(r'\b(src|srcset)="((?!https?://)[^"]+)"')
 _PAGE = re.compile(r"^\| \[([^\]]+)\]\((\w+\.md)\)", re.MULTILINE)
 _SECTION = re.compile(r"^\| ([^|\[]+?) \| \|$", re.MULTILINE)
 
@@ -41,15 +43,19 @@ def navigation(index: str) -> list[dict[str, object]]:
 
 
 def within_site(text: str, folder: Path, moved: dict[Path, str]) -> str:
-    """The text of a page of `folder` whose links lead to pages of the site (`moved`), or are no links."""
+    """The text of a page of `folder` whose links lead to files of the site (`moved`), or are no links."""
 
     def link(match: re.Match[str]) -> str:
-        words, target = match.groups()
+        sign, words, target = match.groups()
         path, mark, anchor = target.partition("#")
         name = moved.get((folder / path).resolve())
-        return words if name is None else f"[{words}]({name}{mark}{anchor})"
+        return words if name is None else f"{sign}[{words}]({name}{mark}{anchor})"
 
-    return _LINK.sub(link, text)
+    def source(match: re.Match[str]) -> str:
+        attribute, path = match.groups()
+        return f'{attribute}="{moved[(folder / path).resolve()]}"'
+
+    return _SOURCE.sub(source, _LINK.sub(link, text))
 
 
 def write_sources(work: Path) -> list[dict[str, object]]:
@@ -58,6 +64,7 @@ def write_sources(work: Path) -> list[dict[str, object]]:
     (work / "docs").mkdir(parents=True)
     files = [path for path in sorted((ROOT / "docs").iterdir()) if path.is_file()]
     moved = {path: path.name for path in files} | {ROOT / "README.md": "start.md"}
+    moved |= {path: "_".join(path.relative_to(PLOTS).parts) for path in sorted(PLOTS.rglob("*.svg"))}
     for path, name in moved.items():
         if path.suffix == ".md":
             text = within_site(path.read_text("utf-8"), path.parent, moved)

@@ -36,8 +36,15 @@ def test_a_link_of_the_site_leads_to_a_page_or_is_none() -> None:
     text = (
         "[a](data.md#x) [b](../README.md) [c](../tests/test_it.py) [d](#here) [e](https://x.org) ![f](no.png)"
     )
-    expected = "[a](data.md#x) [b](start.md) c [d](#here) [e](https://x.org) !f"
+    expected = "[a](data.md#x) [b](start.md) c [d](#here) [e](https://x.org) f"
     assert within_site(text, Path("/r/docs"), moved) == expected
+
+
+def test_a_picture_of_the_site_is_that_of_the_repository() -> None:
+    moved = {Path("/r/docs/dark.svg"): "dark.svg", Path("/r/plots/of/set.svg"): "of_set.svg"}
+    text = '<source srcset="docs/dark.svg"> <img src="plots/of/set.svg" alt="x"> ![y](plots/of/set.svg)'
+    expected = '<source srcset="dark.svg"> <img src="of_set.svg" alt="x"> ![y](of_set.svg)'
+    assert within_site(text, Path("/r"), moved) == expected
 
 
 @pytest.fixture(scope="module")

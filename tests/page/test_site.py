@@ -12,7 +12,15 @@ import pytest
 from deploy.site import build
 from tests.page.conftest import View
 
-PAGES = ("index.html", "serving.html", "reference_client.html")
+PAGES = ("index.html", "start.html", "serving.html", "reference_client.html")
+# The step of a picture whose text leaves its box, or null.
+TOO_LONG = """() => [...document.querySelectorAll('.step')].find(step => {
+  const box = step.querySelector('rect').getBBox();
+  return [...step.querySelectorAll('text')].some(text => {
+    const { x, y, width, height } = text.getBBox();
+    return x + width > box.x + box.width - 4 || y < box.y || y + height > box.y + box.height;
+  });
+})?.textContent ?? null"""
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -57,6 +65,28 @@ def test_pages_are_dark_for_those_who_prefer_it_and_fit_a_narrow_screen(view: Vi
         view.page.wait_for_load_state("networkidle")
         assert view.page.evaluate("document.body.dataset.mdColorScheme") == "slate"
         assert view.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_first_steps_show_their_pictures_in_the_colours_of_the_reader(
+    browser: Any, address: str, scheme: str
+) -> None:
+    context = browser.new_context(color_scheme=scheme, viewport={"width": 390, "height": 800})
+    view = View(context.new_page(), address).open("start.html")
+    view.page.wait_for_load_state("networkidle")
+    shown = view.page.evaluate("[...document.images].map(image => [image.currentSrc, image.naturalWidth])")
+    assert {Path(source).name for source, _ in shown} == {f"overview_{scheme}.svg", f"page_{scheme}.gif"}
+    assert all(width > 300 for _, width in shown)
+    view.check()
+    context.close()
+
+
+@pytest.mark.process
+def test_the_texts_of_the_overview_stay_in_their_boxes(view: View) -> None:
+    view.open("overview_light.svg")
+    assert view.page.locator(".step").count() == 6
+    assert view.page.evaluate(TOO_LONG) is None
 
 
 @pytest.mark.process
