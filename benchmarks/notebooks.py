@@ -13,11 +13,12 @@ import io
 import json
 import multiprocessing
 import os
+import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import chdir, redirect_stdout
+from contextlib import chdir, contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ def executed(text: str, name: str) -> str:
     notebook = json.loads(text)
     names: dict[str, Any] = {"__name__": "__main__"}
     cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    with tempfile.TemporaryDirectory() as folder, chdir(folder):
+    with tempfile.TemporaryDirectory() as folder, chdir(folder), _without_processes(names):
         for number, cell in enumerate(cells, 1):
             try:
                 cell["outputs"] = _outputs("".join(cell["source"]), f"{name}, cell {number}", names)
@@ -80,6 +81,18 @@ def executed(text: str, name: str) -> str:
     if len(result.encode()) > LARGEST:
         raise NotebookError(f"{name}.ipynb would have {len(result.encode()):,} bytes; at most {LARGEST:,}")
     return result
+
+
+@contextmanager
+def _without_processes(names: Mapping[str, Any]) -> Iterator[None]:
+    """End the processes among the values of `names`: a cell that fails leaves its service running."""
+    try:
+        yield
+    finally:
+        for process in names.values():
+            if isinstance(process, subprocess.Popen) and process.poll() is None:
+                process.terminate()
+                process.wait()
 
 
 def _outputs(source: str, place: str, names: dict[str, Any]) -> list[Cell]:

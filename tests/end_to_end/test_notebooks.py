@@ -73,7 +73,7 @@ def test_the_text_names_figures_that_the_outputs_have(notebook: Path) -> None:
 @pytest.mark.process
 @every_notebook
 def test_a_new_run_has_the_figures_that_the_text_names(notebook: Path, tmp_path: Path) -> None:
-    if notebook.stem == "movielens" and "TURRET_DATA" not in os.environ:
+    if notebook.stem == "movielens" and not os.environ.get("TURRET_DATA"):
         require("grouplens")
     run = subprocess.run(
         [sys.executable, "-m", "benchmarks.notebooks", notebook.stem, "--to", str(tmp_path)],
@@ -119,6 +119,16 @@ def test_the_same_figure_gives_the_same_bytes() -> None:
 def test_a_cell_that_fails_is_named_with_its_error() -> None:
     with pytest.raises(NotebookError, match=r"^small\.ipynb: code cell 2 failed: KeyError: 'price'$"):
         executed(notebook_of("fields = {}", "fields['price']"), "small")
+
+
+@pytest.mark.process
+def test_a_service_ends_with_the_cell_that_fails(tmp_path: Path) -> None:
+    start = "import subprocess\nservice = subprocess.Popen(['sleep', '600'])"
+    keep = f"import pathlib\npathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(service.pid))"
+    with pytest.raises(NotebookError, match="code cell 3 failed"):
+        executed(notebook_of(start, keep, "1 / 0"), "small")
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
 def test_too_large_outputs_are_refused() -> None:
