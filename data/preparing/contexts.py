@@ -78,9 +78,7 @@ def add_contexts(
     histories: Histories,
     splits: NDArray[np.int64],
 ) -> tuple[list[FeatureSummary], list[str]]:
-    """Write the contexts of `write_contexts`, and return their features and sentences on leaks, if any."""
-    if not config.context:
-        return [], []
+    """Write the contexts of `write_contexts`, and return their features and sentences on leaks."""
     features = write_contexts(folder, config, keys, where, [feature.name for feature in user_features])
     listed = [FeatureSummary.model_validate(feature, from_attributes=True) for feature in features.features]
     return listed, leaks_of(folder, features, histories, splits)

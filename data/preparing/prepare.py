@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -116,7 +116,10 @@ def prepare(
             ingested = ingest_source(config, source, Path(work), reader, read)
             if on_log is not None:
                 on_log(ingested.log)
-            _refuse_unknown_nulls(config, source)
+            forms = [config.format, *(settings.format for settings in config.sources)]
+            nulls = dict.fromkeys(entry for form in forms for entry in form.nulls if "=" in entry)
+            if nulls:
+                _refuse_unknown_nulls([*nulls], source)
             advance(1)
             histories = build_histories(
                 ingested.log,
@@ -216,8 +219,12 @@ def ingest_source(
     `choose_columns`, `refuse_absent_kinds`, `validate` and `check_labels`.
     """
     logs, kinds, note = choose_sources(config, source, is_continued, engine)
-    columns = logs[0].columns
-    items, users = _entity_tables(config, source, columns)
+    columns, settings, form = logs[0].columns, source.columns or config.columns, config.format
+    items = users = None
+    if source.items is not None:
+        items = read_entity_table(source.items, settings.item_id, columns.item, "item", form)
+    if source.users is not None:
+        users = read_entity_table(source.users, settings.user_id, columns.user, "user", form)
     catalog = None if items is None else items.ids
     if config.context:
         logs = with_context(logs, config.context, is_continued)
@@ -237,6 +244,12 @@ def ingest_source(
     if by_kind and (counts := _bad_by_kind(by_kind)):
         log = replace(log, notes=(*log.notes, f"bad rows by kind: {counts}"))
     bad_rows = [*log.malformed, *bad_rows]
+    of_rows = [
+        rows.prefix + doubt
+        for of_log, rows in zip(logs, log.sources, strict=True)
+        for doubt in doubtful_rows(of_log, rows.time, engine)
+    ]
+    doubts = (*log.doubts, *of_rows)
     ingested = IngestedSource(
         source,
         logs,
@@ -249,32 +262,13 @@ def ingest_source(
         users,
         bad_rows,
         removed,
-        (*log.doubts, *_doubts_of_rows(logs, log, engine)),
+        doubts,
     )
     if ingested.bad_rows or not len(events):
         _refuse_bad_rows(ingested, config.on_bad, by_kind)
     if columns.label or columns.negatives:
         check_labels(labels, columns)
     return ingested
-
-
-def _entity_tables(
-    config: PrepareConfig, source: Source, columns: Columns
-) -> tuple[EntityTable | None, EntityTable | None]:
-    """The files of items and of users; None for a file that the source lacks."""
-    settings, form, items, users = source.columns or config.columns, config.format, None, None
-    if source.items is not None:
-        items = read_entity_table(source.items, settings.item_id, columns.item, "item", form)
-    if source.users is not None:
-        users = read_entity_table(source.users, settings.user_id, columns.user, "user", form)
-    return items, users
-
-
-def _doubts_of_rows(logs: Sequence[LogSource], log: Log, engine: Engine) -> Iterator[str]:
-    """The sentences of `doubtful_rows` about each log."""
-    for of_log, rows in zip(logs, log.sources, strict=True):
-        for doubt in doubtful_rows(of_log, rows.time, engine):
-            yield rows.prefix + doubt
 
 
 def _bad_by_kind(by_kind: Mapping[str, Counter[str | None]]) -> str:
@@ -313,12 +307,8 @@ def _refuse_bad_rows(
         raise EmptyDataError("\n".join(filter(None, lines)))
 
 
-def _refuse_unknown_nulls(config: PrepareConfig, source: Source) -> None:
+def _refuse_unknown_nulls(nulls: Sequence[str], source: Source) -> None:
     """Raise ColumnError for an entry COLUMN=TEXT of a column that no file of the source has."""
-    forms = [config.format, *(settings.format for settings in config.sources)]
-    nulls = dict.fromkeys(entry for form in forms for entry in form.nulls if "=" in entry)
-    if not nulls:
-        return
     existing = dict.fromkeys(name for table in source.tables for name in table.columns)
     for entry in nulls:
         name, is_named, _ = entry.partition("=")
@@ -348,25 +338,34 @@ def complete(
     user_features, item_features, notes = write_catalogs(
         folder, config, ingested.source, ingested.items, ingested.users, histories, splits
     )
-    kinds, doubts = ingested.log.kinds, ingested.doubts
-    context_features, leaks = add_contexts(
-        folder, config, ingested.context_keys, ingested.log.path, user_features, histories, splits
+    is_timed, kinds, doubts = time.kind == "timestamp", ingested.log.kinds, ingested.doubts
+    keys, path = ingested.context_keys, ingested.log.path
+    context_features, leaks = (
+        add_contexts(folder, config, keys, path, user_features, histories, splits)
+        if config.context
+        else ([], [])
     )
-    repeats = count_repeats(histories, splits, time.kind == "timestamp", columns.kind is not None, kinds)
+    repeats = count_repeats(histories, splits, is_timed, columns.kind is not None, kinds)
     if config.answers is not None:
         notes = [*notes, write_examination(folder, config.answers, histories)]
-    of_log = (ingested.source, ingested.log, ingested.logs[0].columns)
-    notes = [*notes, *leaks, *prepare_warnings(*of_log, histories, repeats, doubts)]
-    names = [with_urls(path.as_posix(), copies) for path in sources]
-    files = hash_files(folder)
+    warnings = prepare_warnings(
+        ingested.source, ingested.log, ingested.logs[0].columns, histories, repeats, doubts
+    )
+    names, sentences = [path.as_posix() for path in sources], [*notes, *leaks, *warnings]
+    if copies:
+        names, sentences = ([with_urls(text, copies) for text in texts] for texts in (names, sentences))
+    unit, first, last = "milliseconds" if is_timed else None, histories.first, histories.last
+    period, files = Time(kind=time.kind, unit=unit, first=first, last=last), hash_files(folder)
     manifest = DataManifest(
         counts=Counts(events=len(histories), users=len(histories.users), items=len(histories.items)),
         columns=columns if config.queries is None else columns.model_copy(update={"time": None}),
-        settings=_stored_settings(config),
+        settings=json.loads(
+            text_without_credentials(config.model_dump_json(exclude=None if config.context else {"context"}))
+        ),
         sources=dict(zip(names, sources.values(), strict=True)),
         bad_rows=ingested.bad_rows,
         removed=[*ingested.removed, *histories.removed],
-        time=_period(time.kind, histories),
+        time=period,
         split=split,
         has_weights=ingested.log.has_weights,
         negatives=histories.negatives,
@@ -377,29 +376,17 @@ def complete(
         user_features=user_features,
         item_features=item_features,
         context_features=context_features,
-        catalog_time=_catalog_time(ingested.items),
+        catalog_time=None if ingested.items is None else _catalog_time(ingested.items.path),
         files=files,
         fingerprint=fingerprint(files, time.kind, kinds),
     )
-    return PrepareReport(target, manifest, tuple(with_urls(note, copies) for note in notes), doubts)
+    return PrepareReport(target, manifest, tuple(sentences), doubts)
 
 
-def _period(kind: Literal["timestamp", "number", "position"], histories: Histories) -> Time:
-    unit = "milliseconds" if kind == "timestamp" else None
-    return Time(kind=kind, unit=unit, first=histories.first, last=histories.last)
-
-
-def _stored_settings(config: PrepareConfig) -> dict[str, Any]:
-    """The settings without the credentials of their URLs."""
-    text = config.model_dump_json(exclude=None if config.context else {"context"})
-    settings: dict[str, Any] = json.loads(text_without_credentials(text))
-    return settings
-
-
-def _catalog_time(items: EntityTable | None) -> str | None:
-    if items is None or not items.path.exists():  # a table in memory has no time
+def _catalog_time(path: Path) -> str | None:
+    if not path.exists():  # the table is in memory
         return None
-    return datetime.fromtimestamp(items.path.stat().st_mtime, UTC).isoformat(timespec="milliseconds")
+    return datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="milliseconds")
 
 
 @contextmanager

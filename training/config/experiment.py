@@ -187,15 +187,6 @@ class TrainingConfig(Settings):
     examination_clip: Annotated[float, Field(ge=0.0, le=1e6)] = 0.0
     refit: bool = False
 
-    @model_validator(mode="after")
-    def _a_clip_lets_weights_differ(self) -> "TrainingConfig":
-        if 0.0 < self.examination_clip <= 1.0:
-            raise ValueError(
-                f"training.examination_clip = {self.examination_clip:g} makes all weights alike, as 1 / "
-                "examination is at least 1; set a value above 1, or 0 for equal weights"
-            )
-        return self
-
 
 class EvaluationConfig(Settings):
     """The ranking of an evaluation, and its metrics; docs/training.md describes each setting."""
