@@ -142,8 +142,8 @@ def place_weights(data: PreparedData, clip: float) -> NDArray[np.float64]:
     """
     if clip <= 1.0:
         raise TrainingError(
-            f"training.examination_clip = {clip:g} makes all weights alike, as 1 / examination is at least 1; "
-            "set a value above 1, or 0 for equal weights."
+            f"training.examination_clip = {clip:g} makes all weights alike, as 1 / examination is at least "
+            "1; set a value above 1, or 0 for equal weights."
         )
     if data.examination is None:
         reason = (
