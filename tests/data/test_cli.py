@@ -124,7 +124,7 @@ NEEDS = {
     **dict.fromkeys((f"report {name}" for name in ("samplers", "run", "compare")), "train"),
     **dict.fromkeys(("train", "tune", "evaluate", "compare", "export"), "train"),
     # They need both: Polars, and a store or the ranking of the service.
-    **dict.fromkeys(("history dump", "retrain", "vectors", "outcomes"), "train"),
+    **dict.fromkeys(("demo", "history dump", "retrain", "vectors", "outcomes"), "train"),
     **dict.fromkeys(("score", "serve", "history load", "keys new", "keys list", "keys revoke"), "serve"),
 }
 
