@@ -48,8 +48,9 @@ DATA, EXPERIMENT = Path("var/prepared"), "youtubednn"
 RUN, MODEL, CHECKPOINT = "run.json", "model.safetensors", "checkpoint.safetensors"
 # The folder of a refit that has not ended, the model that it has made, and the seconds that it took.
 REFIT, REFITTED, REFIT_COST = "refit", "refit.safetensors", "refit.json"
-# The folder of the trials of `--experiment auto`, until the training of the picked one goes on.
-AUTO_TRIALS = "auto"
+# The folder of the trials of `--experiment auto`, until the training of the picked one goes on. A folder of
+# this name is deleted, so no folder of a user may have it.
+AUTO_TRIALS = ".auto-trials"
 METRICS, CHOSEN, REPEATS = "metrics.json", "experiment.toml", "repeats.json"
 PER_USER = {"validation": "users-validation.parquet", "test": "users-test.parquet"}
 SAMPLERS, SAMPLERS_PICTURE = "samplers.json", "samplers.png"

@@ -3,6 +3,7 @@
 Each step is a process of its own, so that its memory is free before the next one begins.
 """
 
+import json
 import shlex
 import shutil
 import signal
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, NoReturn
+from urllib.parse import quote
 
 import typer
 
@@ -53,13 +55,13 @@ def demo(
     Example: `turret demo orders.csv --prepare "--user customer --item sku --time ordered_at"`
     """
     log = _log_of(source)
+    given = _words_of(options) or log.options
     _check_ports(port)
     signal.signal(signal.SIGTERM, _end)
     shutil.rmtree(WORK, ignore_errors=True)
     WORK.mkdir(parents=True)
     if log.made_by:
         _run(*log.made_by)
-    given = shlex.split(options) or log.options
     _run("data", "prepare", log.path, "--to", WORK / "prepared", *given)
     _run("train", "--data", WORK / "prepared", "--run", WORK / "run", "--experiment", "demo")
     _run("evaluate", WORK / "run")
@@ -96,7 +98,20 @@ def _log_of(source: str | None) -> _Log:
         return _Log(SETS / source, ("data", "fetch", source, "--to", SETS), returns)
     if not Path(source).exists():
         raise DemoError(f"{source} is neither a file or folder nor one of {', '.join(DATASETS)}")
+    if Path(source).resolve().is_relative_to(WORK.resolve()):
+        raise DemoError(f"{source} would be deleted with {WORK}, which the demo replaces; copy it elsewhere")
     return _Log(Path(source), options=("--on-bad", "drop"))  # dropped rows are counted and shown
+
+
+def _words_of(options: str) -> list[str]:
+    """Raises DemoError for a quote that is not closed."""
+    try:
+        return shlex.split(options)
+    except ValueError as error:
+        raise DemoError(
+            f"--prepare {options!r}: {error}; give options of `turret data prepare` in quotes, such as "
+            '--prepare "--user customer --item sku"'
+        ) from None
 
 
 def _check_ports(port: int) -> None:
@@ -143,8 +158,10 @@ def _first_user(folder: Path) -> str:
 
 
 def _say_what_next(url: str, user: str) -> None:
-    body = f'{{"user_id": "{user}", "k": 3}}'
-    print(f"\nOpen {url}/#try?user={user} in a browser. The calls are described at {url}/docs;")
+    body = json.dumps({"user_id": user, "k": 3}, ensure_ascii=False)
+    print(
+        f"\nOpen {url}/#try?user={quote(user, safe='')} in a browser. The calls are described at {url}/docs;"
+    )
     print("send one from another terminal:")
     print(f"  curl -s {url}/v1/recommend -H 'Content-Type: application/json' -d {shlex.quote(body)}")
     print("Ctrl-C stops it.", flush=True)

@@ -148,12 +148,13 @@ def run_trials(
 
 
 def _going_on(begun: Mapping[str, Begun], count: int, metric: str) -> set[str]:
-    """The best `count` trials, and those that are tied with the best one and serve new items."""
+    """The best trial, those that are tied with it and serve new items, and the next best: `count` of them."""
     ordered = sorted(begun, key=lambda name: begun[name].trial["values"][metric], reverse=True)
     if len(ordered) <= count:
         return {*ordered}
     alike = tied({name: one.values for name, one in begun.items()}, ordered[0], metric)
-    return {*ordered[:count], *(name for name in alike if serves_new(begun[name].run.experiment))}
+    serving = [name for name in ordered if name in alike and serves_new(begun[name].run.experiment)]
+    return {*[*dict.fromkeys([ordered[0], *serving, *ordered])][:count]}
 
 
 def _epochs(planned: int, share: float) -> int:
