@@ -21,7 +21,7 @@ TAG ?=
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 REVISION := $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 
-.PHONY: help setup demo test test-process nightly test-compose lint docs site audit lock images clean
+.PHONY: help setup demo test test-process nightly test-compose lint docs notebooks site release audit lock images clean
 
 help:
 	@echo "make demo            from raw events to recommendations over HTTP, until Ctrl-C"
@@ -33,7 +33,9 @@ help:
 	@echo "make test-compose    the production profile on a container engine, under load: 20 minutes, as root"
 	@echo "make lint            ruff, mypy, whether the pages are current, and the site of the documents"
 	@echo "make docs            regenerate the tables and figures of the pages"
+	@echo "make notebooks       run the notebooks of examples/ and write their outputs into them: some minutes"
 	@echo "make site            the documents as a website, in var/site"
+	@echo "make release         what could be published, checked, in var/release; needs a network"
 	@echo "make audit           known vulnerabilities of the installed packages; needs a network"
 	@echo "make lock            the locks of the images, from constraints.txt; needs a network"
 	@echo "make images          turret:serve and turret:train, with bills of materials in var/; TAG=... for other tags"
@@ -54,7 +56,7 @@ $(STAMP): $(INSTALLED)
 	@touch $(STAMP)
 
 demo: $(INSTALLED)
-	@PATH="$(CURDIR)/$(BIN):$$PATH" DATA="$(DATA)" PREPARE="$(PREPARE)" ONCE="$(ONCE)" PORT="$(PORT)" bash deploy/demo.sh
+	@$(BIN)/turret demo $(if $(DATA),"$(DATA)") $(if $(PREPARE),--prepare "$(PREPARE)") $(if $(ONCE),--once) $(if $(PORT),--port $(PORT))
 
 test: $(STAMP)
 	$(PYTEST) -m "not process and not nightly"
@@ -82,6 +84,15 @@ site: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/python -m benchmarks.docs
+
+# NAMES="shop losses" runs some of them. A notebook with a failing cell stays as it was.
+notebooks: $(STAMP)
+	$(BIN)/python -m benchmarks.notebooks $(NAMES)
+
+release: $(STAMP)
+	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[release]' || \
+		{ echo "make release: build, twine and check-wheel-contents can't be installed; this needs a network with PyPI" >&2; exit 1; }
+	$(BIN)/python -m deploy.release
 
 audit: $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[audit]' || \

@@ -105,7 +105,7 @@ def measured(options: Options, name: str) -> dict[str, Any]:
         data = PreparedData.open(work / "prepared")
         if options.quick:
             values["training.epochs"] = 1
-        _, choice = choose(data, values, partial(print, file=sys.stderr))
+        _, choice = choose(data, values, work / "trials", partial(print, file=sys.stderr))
         facts, picked = facts_of(data), choice["picked"]
         for reason in choice["reasons"]:
             if reason["kind"] == "recency":

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.harness import Options, rate_ratio, run
 from benchmarks.load import Load, processors, request_costs, run_load
-from benchmarks.processes import family, running_service
+from benchmarks.processes import running_service
 from benchmarks.serving import OURS, QUICK_SIZES, SIZES
 from benchmarks.serving_shop import served_shop
 
@@ -48,7 +48,7 @@ def measure(options: Options) -> dict[str, Any]:
             for _ in range(rounds):
                 for name, load in loads.items():
                     rates[name].append(run_load(load).checked().rate())
-                    (cost,) = request_costs(load, family(services[name].process.pid))
+                    (cost,) = request_costs(load, [services[name].process.pid])
                     costs[name].append(1e3 * cost)
         files = [*Path(folder).rglob("*.parquet")]
         logged = sum(pq.read_metadata(file).num_rows for file in files)

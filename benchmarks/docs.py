@@ -19,6 +19,8 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from benchmarks.api_document import DOCUMENT, api_document, api_page, as_text
+from benchmarks.api_types import TYPES, as_types
+from benchmarks.overview import PICTURES, overview
 from benchmarks.pages import section
 from turret.data.extras import kind_of
 from turret.service.observing.metrics import Metrics
@@ -50,7 +52,8 @@ def fault_tests() -> dict[int, list[str]]:
 
 DOCS = ROOT / "docs"
 API_PAGE = DOCUMENT.with_name("docs.html")
-PAGES = (ROOT / "README.md", DOCUMENT, API_PAGE, *sorted(DOCS.glob("*.md")))
+DRAWN = tuple(DOCS / name for name in PICTURES)
+PAGES = (ROOT / "README.md", DOCUMENT, API_PAGE, TYPES, *DRAWN, *sorted(DOCS.glob("*.md")))
 BEGIN, END = "<!-- figures: written by `make docs` from benchmarks/results -->\n", "<!-- end of figures -->\n"
 # A row of a table: the text of each cell by the heading of its column.
 Cells = dict[str, str]
@@ -62,6 +65,8 @@ class DocumentError(Exception):
 
 def current(page: Path) -> str:
     """The text that the page should have."""
+    if page in DRAWN:
+        return overview(PICTURES[page.name])
     text = page.read_text(encoding="utf-8")
     if BEGIN in text:
         before, _, rest = text.partition(BEGIN)
@@ -74,6 +79,8 @@ def current(page: Path) -> str:
             return as_text()
         case "docs.html":
             return api_page(api_document())
+        case "turret.d.ts":
+            return as_types(api_document())
         case "observability.md":
             return metrics_page(text, exported())
         case "reliability.md":
@@ -221,7 +228,7 @@ def main(arguments: Iterable[str]) -> int:
             print(f"{page.relative_to(ROOT)}: {error}", file=sys.stderr)
             status = 1
             continue
-        if text != page.read_text(encoding="utf-8"):
+        if not page.exists() or text != page.read_text(encoding="utf-8"):
             if is_check:
                 print(f"{page.relative_to(ROOT)} is not current: run `make docs`", file=sys.stderr)
                 status = 1

@@ -73,7 +73,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=DATA, help=f"the folder of the data sets ({DATA})")
     parser.add_argument("--work", type=Path, default=WORK, help=f"where models are kept ({WORK})")
     options = parser.parse_args()
-    movies = _movies(options.work, options.data)
+    movies = movies_bundles(options.work, options.data)
     shop = _trained_shop(options.work / "shop", has_items=True)
     bare = _trained_shop(options.work / "bare", has_items=False)
     history = ",".join(quote(item, safe="") for item in _ids(options.work / "movies" / "prepared"))
@@ -152,7 +152,7 @@ def _use(service: Running) -> None:
     run_load(Load(service.url, "/v1/recommend", bodies, seconds=70, rate=60))
 
 
-def _movies(work: Path, data: Path) -> Path:
+def movies_bundles(work: Path, data: Path) -> Path:
     """Two versions of MovieLens (ml-latest-small): the second one is trained for longer."""
     folder = work / "movies"
     bundles = folder / "bundles"

@@ -41,7 +41,12 @@ Row = dict[str, Any]
 
 def section(page: str) -> str:
     """The Markdown that belongs between the markers of the page with this file name."""
-    text = _environment().get_template(f"{page}.j2").render(_CONTEXT.get(page, dict)())
+    return render(page, **_CONTEXT.get(page, dict)())
+
+
+def render(name: str, **values: Any) -> str:
+    """Fill in the template of this name; the text ends with one line break."""
+    text = _environment().get_template(f"{name}.j2").render(values)
     return f"{text.rstrip()}\n"
 
 
@@ -99,6 +104,7 @@ def _scale() -> Row:
 
 
 _CONTEXT: dict[str, Callable[[], Row]] = {
+    "README.md": lambda: {"fastest_calls": fastest_calls, "quality_sets": SETS},
     "data.md": lambda: {"memory": load_figures().quantities["preparation.memory"]},
     "papers.md": lambda: {
         "by_setting": by_setting,

@@ -47,7 +47,13 @@ def running_proxy(
     `listen` is an address in the words of nginx, such as `unix:/tmp/socket`; `limits` are its directives that
     limit a client. `folder` takes the files of nginx.
     """
-    configuration = _configure(folder, listen, ports, limits)
+    with running_nginx(folder, _configure(folder, listen, ports, limits), listen) as process:
+        yield process
+
+
+@contextmanager
+def running_nginx(folder: Path, configuration: Path, listen: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """Start nginx with a configuration file; `listen` is the address that it names, `folder` has the log."""
     command = ["nginx", "-e", str(folder / "error.log"), "-c", str(configuration)]
     process = subprocess.Popen([*command, "-g", "daemon off; master_process off;"])
     try:

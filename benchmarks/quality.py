@@ -131,7 +131,7 @@ def measure_timed(options: Options, chosen: TimedSet) -> Figures:
         "baseline_seconds": time.perf_counter() - clock,
         "source_sha256": {chosen.file: hash_file(source).sha256},
     }
-    results, rows = [], []
+    results, rows = list[Gains](), list[Figures]()
     for seed in seeds:
         with tempfile.TemporaryDirectory() as folder:
             settings = [*options.given.override, f"training.seed={seed}"]
@@ -149,8 +149,7 @@ def measure_timed(options: Options, chosen: TimedSet) -> Figures:
             "recipe": chosen.recipe.in_hours(),
             "machine": machine(),
         }
-        results.append(ours)
-        rows.append(row)
+        results, rows = [*results, ours], [*rows, row]
         if not options.quick:
             keep(f"{chosen.name}{'_context' * chosen.by_click}", row)
     return {

@@ -22,33 +22,43 @@ from turret.training.loop.trainer import Trainer
 from turret.training.randomness import stream
 from turret.training.run import Run
 
-
-def pooled(data: PreparedData, work: Path) -> Side:
-    """The pooled tower as the peers have it, with 20 uniform candidates a step of 8,192 examples."""
-    changes = [
-        f"tower.user.history_length={HISTORY_LENGTH}",
-        f"tower.user.hidden={HIDDEN}",
-        "tower.user.last_item=false",
-        "tower.user.dropout=0.0",
-        "training.batch_size=8192",
-        f'objective={{loss="sampled_softmax", sampler={{kind="uniform", negatives={NEGATIVES}}}}}',
-    ]
-    return training(data, work / "pooled", "youtubednn", changes)
+# The pooled tower as the peers have it, with 20 uniform candidates a step of 8,192 examples.
+POOLED_CHANGES = (
+    f"tower.user.history_length={HISTORY_LENGTH}",
+    f"tower.user.hidden={HIDDEN}",
+    "tower.user.last_item=false",
+    "tower.user.dropout=0.0",
+    "training.batch_size=8192",
+    f'objective={{loss="sampled_softmax", sampler={{kind="uniform", negatives={NEGATIVES}}}}}',
+)
 
 
-def transformer(data: PreparedData, work: Path, sampled: bool) -> Side:
-    """The transformer with 256 uniform candidates a step, or with the full softmax."""
+def transformer_changes(sampled: bool) -> tuple[str, str]:
+    """The settings of the transformer with 256 uniform candidates a step, or with the full softmax."""
     objective = 'objective={loss="full_softmax"}'
     if sampled:
         objective = f'objective={{loss="sampled_softmax", sampler={{kind="uniform", negatives={SAMPLED}}}}}'
-    changes = [f"tower.user.history_length={SESSION_LENGTH}", objective]
-    return training(data, work / f"transformer{sampled}", "transformer", changes)
+    return f"tower.user.history_length={SESSION_LENGTH}", objective
 
 
-def training(data: PreparedData, folder: Path, experiment: str, changes: list[str]) -> Side:
+def pooled(data: PreparedData, work: Path) -> Side:
+    """The steps of the pooled tower."""
+    return training(data, work / "pooled", "youtubednn", POOLED_CHANGES)
+
+
+def transformer(data: PreparedData, work: Path, sampled: bool) -> Side:
+    """The steps of the transformer with 256 uniform candidates a step, or with the full softmax."""
+    return training(data, work / f"transformer{sampled}", "transformer", transformer_changes(sampled))
+
+
+def training(data: PreparedData, folder: Path, experiment: str, changes: Sequence[str]) -> Side:
     """The trainer's steps on its own batches, epoch after epoch; making the batches counts."""
     trainer = trainer_of(data, folder, experiment, changes)
-    batches = endless(trainer)
+    return steps_of(trainer, endless(trainer))
+
+
+def steps_of(trainer: Trainer, batches: Iterator[Batch]) -> Side:
+    """The trainer's steps on these batches; making them counts."""
 
     def run(steps: int) -> tuple[int, float]:
         start, examples = time.perf_counter(), 0

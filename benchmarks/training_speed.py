@@ -76,7 +76,7 @@ K, RANKINGS = 20, 5
 BLOCK = 512
 
 
-def _gowalla(options: Options, folder: Path) -> PreparedData:
+def gowalla(options: Options, folder: Path) -> PreparedData:
     """Prepare gowalla in the published split."""
     source = options.data / "gowalla"
     split = FilesSplit(kind="files", train=source / "train.parquet", test=source / "test.parquet")
@@ -84,7 +84,17 @@ def _gowalla(options: Options, folder: Path) -> PreparedData:
     return PreparedData.open(folder)
 
 
-def _ranking(model: TwoTowers, data: PreparedData, relevant: Relevant) -> float:
+def ranked_users(data: PreparedData, quick: bool) -> Relevant:
+    """The users of the test with their items; a quick run has one fifth of them."""
+    relevant = relevant_items(data, "test")
+    if not quick:
+        return relevant
+    count = len(relevant.users) // 5
+    rows = relevant.rows[: relevant.offsets[count]]
+    return Relevant(relevant.users[:count], rows, relevant.offsets[: count + 1])
+
+
+def ranking_seconds(model: TwoTowers, data: PreparedData, relevant: Relevant) -> float:
     """Seconds of the ranking of all users, with its metrics."""
     start = time.perf_counter()
     scores_of = tower_scores(model, data, "test", data.item_counts("train"))
@@ -103,17 +113,15 @@ def _bare_ranking(users: Tensor, items: Tensor) -> float:
 
 
 def evaluation_cost(options: Options, folder: Path) -> dict[str, Any]:
-    """Measure both sides in turns, the first not counted; a quick run has one fifth of the users."""
-    data = _gowalla(options, folder)
+    """Measure both sides in turns, the first not counted."""
+    data = gowalla(options, folder)
     model = build_model(load_experiment("youtubednn"), data)
-    relevant = relevant_items(data, "test")
-    if options.quick:
-        count = len(relevant.users) // 5
-        rows = relevant.rows[: relevant.offsets[count]]
-        relevant = Relevant(relevant.users[:count], rows, relevant.offsets[: count + 1])
+    relevant = ranked_users(data, options.quick)
     random = torch.Generator().manual_seed(0)
     users, items = (torch.randn(n, 64, generator=random) for n in (len(relevant.users), len(data.item_ids)))
-    pairs = [(_ranking(model, data, relevant), _bare_ranking(users, items)) for _ in range(RANKINGS + 1)]
+    pairs = [
+        (ranking_seconds(model, data, relevant), _bare_ranking(users, items)) for _ in range(RANKINGS + 1)
+    ]
     mine, theirs = (statistics.median(side) for side in zip(*pairs[1:], strict=True))
     return {
         "evaluation_over_bare": mine / theirs,
@@ -149,9 +157,12 @@ def contests(data: PreparedData, work: Path, quick: bool) -> dict[str, Contest]:
     positions = write_positions(data, work / "positions.npz", HISTORY_LENGTH, POSITIONS // share)
     events = write_events(data, work / "events.npz", len(data.users) // share)
     contests = {"pooled_over_best_peer": Contest(pooled(data, work), 100, POOLED, positions)}
-    for name, is_sampled, peer in (("sampled", True, TRANSFORMER_SAMPLED), ("full", False, TRANSFORMER_FULL)):
+    for name, is_sampled, peers in (
+        ("sampled", True, TRANSFORMER_SAMPLED),
+        ("full", False, TRANSFORMER_FULL),
+    ):
         ours, bare = transformer(data, work, is_sampled), bare_transformer(data, is_sampled)
-        contests[f"transformer_{name}_over_rectools"] = Contest(ours, 20, (peer,), events, bare)
+        contests[f"transformer_{name}_over_rectools"] = Contest(ours, 20, peers, events, bare)
     return contests
 
 

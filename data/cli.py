@@ -20,6 +20,7 @@ class _Group(ImportingGroup):
 
 
 app = typer.Typer(
+    name="data",
     cls=_Group,
     help="Fetch or generate event logs, and convert them to the arrays that training reads.",
     no_args_is_help=True,

@@ -7,10 +7,11 @@ from pathlib import Path
 from reprlib import repr as shortened
 from typing import Annotated, Any, Literal, TypeGuard, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 from pydantic_core import ErrorDetails, to_json
 
 from turret.data.errors import ConfigurationError
+from turret.data.moments import milliseconds_of
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -18,6 +19,8 @@ _URL = r"^[A-Za-z][A-Za-z0-9+.-]+://.+$"
 Url = Annotated[str, Field(pattern=_URL)]
 """A URL such as `s3://bucket/events.parquet`."""
 Place = Url | Path
+Pause = Annotated[str, AfterValidator(lambda pause: milliseconds_of(pause) and pause)]
+"""A number with a unit such as `30m`."""
 # The rule that merges repeated events of a user with an item; see `data.histories.duplicates`.
 Duplicates = Literal["keep", "exact", "first", "last", "strongest"]
 

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterable
-from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
@@ -10,7 +9,9 @@ from urllib.parse import unquote, urlsplit
 
 from turret.data.errors import TurretError
 
-if TYPE_CHECKING:  # commands that read no settings start without it
+if TYPE_CHECKING:  # commands that read no settings start without both
+    from importlib.metadata import EntryPoint
+
     from pydantic import BaseModel
 
 # The modules that each extra installs, by import name.
@@ -36,6 +37,8 @@ EXTRA_OF = {module: extra for extra, modules in _MODULES.items() for module in m
 
 def install_command(extra: str) -> str:
     """Return the command that installs an extra, from the clone that Turret comes from if it exists."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
     try:
         origin = json.loads(distribution("turret").read_text("direct_url.json") or "{}")
     except PackageNotFoundError:
@@ -63,6 +66,8 @@ def registry(
 
     Raises `error` as `load` does, and when two entries have the same name.
     """
+    from importlib.metadata import entry_points
+
     entries = {name(entry): entry for entry in ours}
     for point in sorted(entry_points(group=group), key=attrgetter("name")):
         entry = load(point, base, error)
@@ -74,7 +79,7 @@ def registry(
     return entries
 
 
-def load(point: EntryPoint, base: type, error: type[TurretError]) -> Any:
+def load(point: "EntryPoint", base: type, error: type[TurretError]) -> Any:
     """Import the object of an entry point: an instance or a subclass of `base`.
 
     Raises `error`, naming the entry point and its package, for another object.
@@ -91,6 +96,6 @@ def kind_of(settings: "type[BaseModel]") -> str:
     return str(name)
 
 
-def _described(point: EntryPoint) -> str:
+def _described(point: "EntryPoint") -> str:
     package = f" of the package {point.dist.name}" if point.dist else ""
     return f"entry point {point.name!r} ({point.value}) of {point.group}{package}"

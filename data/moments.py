@@ -5,9 +5,6 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
-from typing import Annotated
-
-from pydantic import AfterValidator
 
 YEAR_1990, YEAR_2100 = 631_152_000, 4_102_444_800  # seconds since 1970
 # Between these years the ranges of the units do not overlap, so the unit of a number is unambiguous.
@@ -73,6 +70,3 @@ def milliseconds_of(pause: str) -> float:
     if duration > _MOST_DAYS * _MILLISECONDS["d"]:
         raise ValueError(f"{pause!r} is longer than {_MOST_DAYS}d; give a shorter pause")
     return duration
-
-
-Pause = Annotated[str, AfterValidator(lambda pause: milliseconds_of(pause) and pause)]

@@ -1,6 +1,7 @@
 """Print the software bill of materials of the environment that runs it, as CycloneDX 1.5 in JSON.
 
-`deploy/sbom` runs it in an image: its Python packages, and those of Debian.
+`deploy/sbom` runs it in an image: its Python packages, and those of Debian. `deploy.release` runs it in the
+environment of a wheel.
 """
 
 import json
@@ -13,9 +14,10 @@ from importlib.metadata import distributions
 from typing import Any
 
 
-def main(image: str, digest: str) -> int:
-    """Print the document; returns the exit status."""
-    components = sorted([*python_packages(), *debian_packages()], key=lambda one: one["purl"])
+def main(name: str, digest: str, kind: str = "container") -> int:
+    """Print the document of an image, or with `kind` "library" of a wheel; returns the exit status."""
+    system = debian_packages() if kind == "container" else []
+    components = sorted([*python_packages(), *system], key=lambda one: one["purl"])
     document = {
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",
@@ -23,7 +25,7 @@ def main(image: str, digest: str) -> int:
         "version": 1,
         "metadata": {
             "timestamp": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "component": {"type": "container", "bom-ref": "image", "name": image, "version": digest},
+            "component": {"type": kind, "bom-ref": "subject", "name": name, "version": digest},
         },
         "components": components,
     }

@@ -1,7 +1,8 @@
 """Build the site of the documents by Zensical, without a warning: `make site`, into var/site.
 
-The front page is the index, docs/README.md, whose tables are the navigation. Links to files outside of docs/
-become plain text: the site has the documents alone.
+The front page is the index, docs/README.md, whose tables are the navigation; `deploy.reference` makes pages
+from docstrings. Links to files outside of docs/ become plain text: the site has the documents and their
+pictures alone. Beside each page is its Markdown, which llms.txt lists and llms-full.txt has as a whole.
 """
 
 import json
@@ -9,10 +10,16 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
+from deploy.llms import described_pages, llms_full_txt, llms_txt
+from deploy.reference import write_reference
+
 ROOT = Path(__file__).parents[1]
-_LINK = re.compile(r"\[([^\]]*)\]\(((?!https?://|#)[^)]+)\)")
+PLOTS = ROOT / "benchmarks" / "results"
+_LINK = re.compile(r"(!?)\[([^\]]*)\]\(((?!https?://|#)[^)]+)\)")
+_SOURCE = re.compile(r'\b(src|srcset)="((?!https?://)[^"]+)"')
 _PAGE = re.compile(r"^\| \[([^\]]+)\]\((\w+\.md)\)", re.MULTILINE)
 _SECTION = re.compile(r"^\| ([^|\[]+?) \| \|$", re.MULTILINE)
 
@@ -36,46 +43,73 @@ def navigation(index: str) -> list[dict[str, object]]:
 
 
 def within_site(text: str, folder: Path, moved: dict[Path, str]) -> str:
-    """The text of a page of `folder` whose links lead to pages of the site (`moved`), or are no links."""
+    """The text of a page of `folder` whose links lead to files of the site (`moved`), or are no links."""
 
     def link(match: re.Match[str]) -> str:
-        words, target = match.groups()
+        sign, words, target = match.groups()
         path, mark, anchor = target.partition("#")
         name = moved.get((folder / path).resolve())
-        return words if name is None else f"[{words}]({name}{mark}{anchor})"
+        return words if name is None else f"{sign}[{words}]({name}{mark}{anchor})"
 
-    return _LINK.sub(link, text)
+    def source(match: re.Match[str]) -> str:
+        attribute, path = match.groups()
+        return f'{attribute}="{moved[(folder / path).resolve()]}"'
+
+    return _SOURCE.sub(source, _LINK.sub(link, text))
 
 
-def write_sources(work: Path) -> None:
-    """Write the configuration and the pages."""
+def write_sources(work: Path) -> list[dict[str, object]]:
+    """Write the configuration and the pages; return the navigation."""
     shutil.rmtree(work, ignore_errors=True)
     (work / "docs").mkdir(parents=True)
     files = [path for path in sorted((ROOT / "docs").iterdir()) if path.is_file()]
     moved = {path: path.name for path in files} | {ROOT / "README.md": "start.md"}
+    moved |= {path: "_".join(path.relative_to(PLOTS).parts) for path in sorted(PLOTS.rglob("*.svg"))}
     for path, name in moved.items():
         if path.suffix == ".md":
             text = within_site(path.read_text("utf-8"), path.parent, moved)
             (work / "docs" / name).write_text(text, "utf-8")
         else:
             shutil.copy(path, work / "docs" / name)
+    reference = write_reference(work / "docs")
     pages = navigation((ROOT / "docs" / "README.md").read_text("utf-8"))
+    pages.append({"Reference": [{title: name} for name, title in reference.items()]})
     settings = (ROOT / "deploy" / "site.toml").read_text("utf-8")
     # With this separator it is an inline table of TOML.
     nav = json.dumps(pages, ensure_ascii=False, separators=(", ", " = "))
     marked = settings.replace("[project.theme]", f"nav = {nav}\n\n[project.theme]", 1)
     (work / "zensical.toml").write_text(marked, "utf-8")
+    return pages
+
+
+def write_texts(work: Path, site: Path, sections: list[dict[str, object]]) -> None:
+    """Write the Markdown of the pages, llms.txt and llms-full.txt into the site."""
+    names = re.findall(r"\w+\.md", json.dumps(sections))
+    texts = {name: (work / "docs" / name).read_text("utf-8") for name in names}
+    for name, text in texts.items():
+        (site / name).write_text(text, "utf-8")
+    project = tomllib.loads((work / "zensical.toml").read_text("utf-8"))["project"]
+    index = llms_txt(
+        project["site_name"], project["site_description"], sections, described_pages(texts["README.md"])
+    )
+    (site / "llms.txt").write_text(index, "utf-8")
+    (site / "llms-full.txt").write_text(llms_full_txt(texts), "utf-8")
 
 
 def main() -> int:
     """Build the site; the exit status is that of Zensical, which stops at a warning."""
-    work, site = ROOT / "var" / "site-source", ROOT / "var" / "site"
-    write_sources(work)
+    return build(ROOT / "var" / "site-source", ROOT / "var" / "site")
+
+
+def build(work: Path, site: Path) -> int:
+    """Build the site into `site`, with its sources in `work`; return the exit status."""
+    sections = write_sources(work)
     command = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]
     built = subprocess.run(command, cwd=work, check=False)
     if built.returncode == 0:
         shutil.rmtree(site, ignore_errors=True)
         shutil.copytree(work / "site", site)
+        write_texts(work, site, sections)
         print(f"the site is in {site}")
     return built.returncode
 

@@ -156,10 +156,9 @@ class Components:
             self.histories, self.overlay, settings, lambda: holder.traffic.routes.rules, self.popular
         )
         self.comparison = Comparison(holder, self.activator, self.overlay, queries, self.histories)
-        shadow = Shadow(holder, self.overlay, self.metrics)
-        answered, explorer = self.observation.answered, Explorer(settings.workers)
+        shadow, explorer = Shadow(holder, self.overlay, self.metrics), Explorer(settings.workers)
         self.recommender = Recommender(
-            holder, self.overlay, queries, shadow, answered, self.popular, explorer
+            holder, self.overlay, queries, shadow, self.observation.answered, self.popular, explorer
         )
         self.answer_log = _open_answer_log(settings, context.number, self.metrics)
         self.recommender.answer_log, self.recommender.context = self.answer_log, settings.answer_context

@@ -10,13 +10,16 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+import torch
 
 from benchmarks.abuse_requests import calls
 from benchmarks.first_week import claim, summary
+from benchmarks.floors import Part, Thing, attended_pairs, measured
 from benchmarks.next_items import difference, questions
 from benchmarks.plan_figures import TARGET, fit, plan_figures, worst_error
 from benchmarks.timed_sets import TIMED
 from tests.support.places import ROOT
+from turret.tower.layers.packed import PackedHistories
 
 
 def test_rates_are_found_and_none_is_negative() -> None:
@@ -139,3 +142,20 @@ def test_a_call_that_no_line_of_the_attacks_names_is_attacked_in_each_of_its_pla
     assert b'{"deep": {}, "word": 1e400}' in bodies
     assert b'{"deep": {"list": ["a","a","a"]}}' in bodies
     assert f"/v9/new/{'%2F' * 20}" in {request.target for request in requests}
+
+
+def test_a_floor_adds_up_its_parts_and_the_first_turn_does_not_count() -> None:
+    seconds = iter((9.0, 4.0, 8.0, 5.0))
+    parts = (Part("bytes", 10.0, lambda: 10.0), Part("multiplications", 3.0, lambda: 3.0))
+    thing = Thing("a thing", "both", parts, lambda: next(seconds), torch.get_num_threads())
+    row = measured(thing, turns=3)
+    assert (row["floor_us"], row["taken_us"]) == (2e6, 5e6)
+    assert (row["share_least"], row["share"], row["share_greatest"]) == (0.25, 0.4, 0.5)
+    assert row["counts"] == {"bytes": 10.0, "multiplications": 3.0}
+
+
+def test_attention_pairs_each_step_of_a_segment_with_itself_and_the_earlier_ones() -> None:
+    """Windows that begin together share a segment: here one of three steps and one of two."""
+    starts, ends = torch.tensor([0, 0, 0, 3, 3]), torch.tensor([1, 2, 3, 4, 5])
+    histories = PackedHistories(torch.arange(5), starts, ends, torch.zeros(5), torch.zeros(5))
+    assert attended_pairs(histories) == 3 + 2 + 1 + 2 + 1

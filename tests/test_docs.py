@@ -1,7 +1,6 @@
-"""README.md, CONTRIBUTING.md and docs/*.md name existing things only, and all become a site."""
+"""README.md, CONTRIBUTING.md and docs/*.md name existing things only, and their commands and examples run."""
 
 import doctest
-import json
 import re
 import tomllib
 from collections.abc import Iterator
@@ -13,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 
-from deploy.site import navigation, within_site
 from tests.support.command_line import calls, check_call, commands
 from tests.support.places import ROOT
 from turret.data.errors import TurretError
@@ -120,29 +118,6 @@ def test_the_readme_shows_every_step_and_both_make_targets() -> None:
     shown = {name for name in commands() for line in lines if line.startswith(name)}
     assert shown >= {"data prepare", "train", "evaluate", "export", "serve", "recommend", "activate"}
     assert {"demo", "test"} <= make_targets(text)
-
-
-def test_the_navigation_of_the_site_has_every_page_once() -> None:
-    sections = navigation((ROOT / "docs" / "README.md").read_text("utf-8"))
-    names = re.findall(r"[\w-]+\.md", json.dumps(sections))
-    assert sorted(names) == sorted([*(path.name for path in (ROOT / "docs").glob("*.md")), "start.md"])
-
-
-def test_the_site_names_the_licence_of_the_package() -> None:
-    site, package = (
-        tomllib.loads((ROOT / file).read_text()) for file in ("deploy/site.toml", "pyproject.toml")
-    )
-    assert site["project"]["copyright"] == package["project"]["license"]
-    assert "Apache License" in (ROOT / "LICENSE").read_text()
-
-
-def test_a_link_of_the_site_leads_to_a_page_or_is_none() -> None:
-    moved = {Path("/r/README.md"): "start.md", Path("/r/docs/data.md"): "data.md"}
-    text = (
-        "[a](data.md#x) [b](../README.md) [c](../tests/test_it.py) [d](#here) [e](https://x.org) ![f](no.png)"
-    )
-    expected = "[a](data.md#x) [b](start.md) c [d](#here) [e](https://x.org) !f"
-    assert within_site(text, Path("/r/docs"), moved) == expected
 
 
 def sampler_inputs() -> dict[str, object]:

@@ -17,6 +17,7 @@ from tests.planted.fault import all_faults
 from tests.support.command_line import environment
 from tests.support.places import ROOT
 from tests.support.trained import trained_shop
+from turret.cli import ErrorHandlingGroup
 
 PACKAGES = ("data", "tower", "training", "service")
 
@@ -178,6 +179,40 @@ def test_an_installation_without_training_runs_all_that_needs_none(tmp_path: Pat
     assert ended[:2] == ["ENDED 0"] * 2
     assert "events of" in done.stdout
     assert "features is not worse than ids" in done.stdout
+
+
+LOADED = """
+import sys
+from turret.cli import main
+sys.argv = ["turret", *sys.argv[1:]]
+try:
+    main()
+finally:
+    print(*sys.modules, file=sys.stderr)
+"""
+HEAVY = TRAINING_ONLY | {"faiss", "fastapi", "httpx2", "numpy", "onnxruntime", "pydantic", "rich"}
+# The top of the command line has the option --json from one, and the address of a service from the other.
+SHARED = {"turret.tower.cli", "turret.service.cli"}
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("words", "packages", "commands"),
+    [
+        ("--help", {"rich"}, set(ErrorHandlingGroup.names.values()) - {None}),
+        ("recommend --history 1 --url http://127.0.0.1:1", {"httpx2", "pydantic"}, SHARED),
+        ("data describe PREPARED", {"numpy", "pydantic", "rich"}, SHARED | {"turret.data.cli"}),
+    ],
+)
+def test_a_command_imports_what_it_needs(words: str, packages: set[str], commands: set[str]) -> None:
+    """Of the heavy packages, and of the modules of other commands; most of a start is their import."""
+    words = words.replace("PREPARED", str(trained_shop().data.folder))
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED, *words.split()], env=environment(), capture_output=True, text=True
+    )
+    loaded = set(done.stderr.splitlines()[-1].split())
+    assert {name.partition(".")[0] for name in loaded} & HEAVY == packages
+    assert loaded & set(ErrorHandlingGroup.names.values()) == commands
 
 
 @pytest.mark.process

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 import venv
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from tests.support.command_line import environment
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("data", "tower", "training", "service")
-BUILD = "import sys; from setuptools.build_meta import build_wheel; print(build_wheel(sys.argv[1]))"
+BUILD = "import sys; from setuptools import build_meta; print(getattr(build_meta, sys.argv[1])(sys.argv[2]))"
 
 
 @dataclass(frozen=True)
@@ -38,20 +39,29 @@ class Installed:
         return done.stdout
 
 
+def built(kind: str, source: Path, target: Path) -> Path:
+    """Build a wheel (`build_wheel`) or a source distribution (`build_sdist`) from the sources in a folder."""
+    command = [sys.executable, "-c", BUILD, kind, str(target)]
+    done = subprocess.run(command, cwd=source, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return target / done.stdout.splitlines()[-1]
+
+
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy of the sources, as building writes into them."""
-    source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the sources, as building writes into them."""
+    source = tmp_path_factory.mktemp("source")
+    for name in ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "CHANGELOG.md", "constraints.txt"):
         shutil.copy(ROOT / name, source)
     for name in ("turret", *FOLDERS):
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=ignored)
-    command = [sys.executable, "-c", BUILD, str(target)]
-    done = subprocess.run(command, cwd=source, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    (built,) = target.iterdir()
-    return built
+    return source
+
+
+@pytest.fixture(scope="module")
+def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built("build_wheel", source, tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +88,20 @@ def test_the_wheel_holds_every_file_of_the_packages(wheel: Path) -> None:
     with ZipFile(wheel) as archive:
         names = {Path(name) for name in archive.namelist() if ".dist-info/" not in name}
     assert names == {path if path.parts[0] == "turret" else Path("turret", path) for path in packaged}
+
+
+@pytest.mark.process
+def test_the_source_distribution_builds_the_same_wheel(source: Path, wheel: Path, tmp_path: Path) -> None:
+    """Packages are links to folders beside them, of which the archive has the files."""
+    archive = built("build_sdist", source, tmp_path / "dist")
+    with tarfile.open(archive) as files:
+        files.extractall(tmp_path, filter="data")
+    (unpacked,) = (path for path in tmp_path.iterdir() if path.name != "dist")
+    again = built("build_wheel", unpacked, tmp_path / "dist")
+    with ZipFile(wheel) as first, ZipFile(again) as second:
+        assert sorted(first.namelist()) == sorted(second.namelist())
+    assert {path.name for path in unpacked.iterdir()} >= {"LICENSE", "CHANGELOG.md", "constraints.txt"}
+    assert not (unpacked / "tests").exists()
 
 
 @pytest.mark.process

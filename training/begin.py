@@ -1,5 +1,6 @@
 """The run that a training begins or resumes, for the command line, Python and retraining alike."""
 
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +14,7 @@ from turret.training.batches.baskets import examples_of
 from turret.training.config.experiment import ExperimentConfig, load_experiment, with_settings
 from turret.training.distributed import process_count
 from turret.training.errors import TrainingError
-from turret.training.run import DATA, EXPERIMENT, RUN, Run, check_no_run
+from turret.training.run import AUTO_TRIALS, DATA, EXPERIMENT, RUN, Run, check_no_run
 from turret.training.warm_start import ParentBundle
 
 AUTO = "auto"
@@ -30,7 +31,9 @@ def begin_run(
     origin: Path | None = None,
     report: Callable[[str], None] = print,
 ) -> tuple[Run, PreparedData]:
-    """A new run in `folder`, or with `resume` the one that is there, and its data. Nothing is written.
+    """A new run in `folder`, or with `resume` the one that is there, and its data.
+
+    Nothing is written but the trials of a choice by the data, one of which goes on as the run.
 
     Args:
         folder: the folder of the run.
@@ -67,8 +70,15 @@ def begin_run(
         )
     if not overwrite:
         check_no_run(folder)
-    chosen, choice = choose(prepared, values, report)
-    return Run(folder, chosen, prepared.folder, prepared.fingerprint, choice=choice), prepared
+    trials = folder / AUTO_TRIALS
+    shutil.rmtree(trials, ignore_errors=True)
+    try:
+        chosen, choice = choose(prepared, values, trials, report)
+    except BaseException:
+        shutil.rmtree(trials, ignore_errors=True)
+        raise
+    trial = trials / choice["picked"]
+    return Run(folder, chosen, prepared.folder, prepared.fingerprint, choice=choice, trial=trial), prepared
 
 
 def settings_of(

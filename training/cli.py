@@ -76,8 +76,8 @@ def train(
 ) -> None:
     """Train both towers on prepared data, in one process or, started by torchrun, in several.
 
-    `--experiment auto` looks at the data (features, order, repeats, size), compares the experiments that fit
-    by short trials on the validation part, beside the baselines, and prints its reasons; where used items are
+    `--experiment auto` looks at the data (features, order, repeats, size), begins to train the experiments
+    that fit, stops those that are worse on the validation part, and prints its reasons; where used items are
     ranked, it compares them by used items and by new ones. The reasons are stored in RUN/run.json, and the
     chosen experiment in RUN/experiment.toml.
 

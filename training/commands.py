@@ -73,7 +73,7 @@ def train_command(
     if seeds is None and not known:
         if experiment == AUTO and process_count() > 1:
             raise TrainingError(
-                "--experiment auto compares short trials in one process; run it without torchrun first, and "
+                "--experiment auto compares trials in one process; run it without torchrun first, and "
                 "train the experiment that it writes (RUN/experiment.toml) with torchrun."
             )
         _train_one(partial(begin, folder, overrides=overrides, resume=resume), go)

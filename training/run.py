@@ -4,7 +4,7 @@ import json
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
@@ -48,6 +48,9 @@ DATA, EXPERIMENT = Path("var/prepared"), "youtubednn"
 RUN, MODEL, CHECKPOINT = "run.json", "model.safetensors", "checkpoint.safetensors"
 # The folder of a refit that has not ended, the model that it has made, and the seconds that it took.
 REFIT, REFITTED, REFIT_COST = "refit", "refit.safetensors", "refit.json"
+# The folder of the trials of `--experiment auto`, until the training of the picked one goes on. A folder of
+# this name is deleted, so no folder of a user may have it.
+AUTO_TRIALS = ".auto-trials"
 METRICS, CHOSEN, REPEATS = "metrics.json", "experiment.toml", "repeats.json"
 PER_USER = {"validation": "users-validation.parquet", "test": "users-test.parquet"}
 SAMPLERS, SAMPLERS_PICTURE = "samplers.json", "samplers.png"
@@ -60,7 +63,7 @@ class Run:
 
     `fingerprint` identifies the prepared data: a run is resumed and exported only with the same data.
     `origin` is the folder of the parent bundle of a warm start. `choice` has the reasons for the experiment
-    if the data chose it (`--experiment auto`).
+    if the data chose it (`--experiment auto`), and `trial` the folder in which this training has begun.
     """
 
     folder: Path
@@ -69,6 +72,7 @@ class Run:
     fingerprint: str
     origin: Path | None = None
     choice: dict[str, Any] | None = None
+    trial: Path | None = field(default=None, compare=False)
 
     def write(self) -> None:
         """Write `run.json`, and a chosen experiment as a file; the folder is created if it is missing."""
@@ -84,6 +88,13 @@ class Run:
         if self.choice is not None:
             comment = f"Chosen by `turret train --experiment auto`: {self.choice['picked']}"
             write_experiment(self.folder / CHOSEN, self.experiment, comment)
+
+    def take_trial(self) -> None:
+        """Move the files of the trial, if there was one, into the folder, and delete all trials."""
+        if self.trial is not None and self.trial.is_dir():
+            for path in self.trial.iterdir():
+                path.replace(self.folder / path.name)
+        shutil.rmtree(self.folder / AUTO_TRIALS, ignore_errors=True)
 
     @classmethod
     def read(cls, folder: Path) -> "Run":

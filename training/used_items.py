@@ -138,8 +138,13 @@ def place_weights(data: PreparedData, clip: float) -> NDArray[np.float64]:
 
     An item at a place that few users look at has its few outcomes from these few, so each of them stands for
     more (Joachims, Swaminathan and Schnabel, "Unbiased learning-to-rank with biased feedback", 2017, eq. 5).
-    Raises TrainingError for data without an estimate of the examination.
+    Raises TrainingError for data without an estimate of the examination, and for a clip that changes nothing.
     """
+    if clip <= 1.0:
+        raise TrainingError(
+            f"training.examination_clip = {clip:g} makes all weights alike, as 1 / examination is at least "
+            "1; set a value above 1, or 0 for equal weights."
+        )
     if data.examination is None:
         reason = (
             "has events of no answer log; prepare the data with --answers"

@@ -174,10 +174,14 @@ def warm_start_weights(model: TwoTowers, data: PreparedData, parent: ParentBundl
     for name, part in parts.items():
         if part is not None and name in layers:
             restandardise(*part.feature_reader(), layers[name], parent.features[name])
-    start, count = "their features" if item else "the mean", len(rows) - kept
+    count, start = len(rows) - kept, "their features" if item else "the mean"
+    return _items_in_both(kept, count, trained - kept, start, parent.data_until)
+
+
+def _items_in_both(kept: int, count: int, gone: int, start: str, data_until: str | None) -> str:
     new = f"{count:,} are new (they start from {start})" if count else "none is new"
-    until = f" The bundle was trained on events until {parent.data_until}." if parent.data_until else ""
-    return f"{kept:,} items keep their vectors, {new}, {trained - kept:,} are gone.{until}"
+    until = f" The bundle was trained on events until {data_until}." if data_until else ""
+    return f"{kept:,} items keep their vectors, {new}, {gone:,} are gone.{until}"
 
 
 def restandardise(reader: nn.Linear, first: int, layers: FeatureLayers, before: Sequence[Feature]) -> None:

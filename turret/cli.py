@@ -5,32 +5,37 @@ import sys
 from pathlib import Path
 from reprlib import repr as shortened
 from types import FrameType
-from typing import Annotated, Any, Literal, NoReturn
+from typing import Annotated, Any, ClassVar, Literal, NoReturn
 
 import typer
-from typer.core import TyperGroup
 
 import turret
-from turret.activation.cli import app as activation_app
-from turret.data.cli import app as data_app
+from turret.data.commands.group import ImportingGroup
 from turret.data.errors import TurretError, is_utf8, system_sentence
 from turret.data.extras import install_hint
 from turret.data.progress import print_lines
-from turret.history.cli import app as history_app
-from turret.outcomes.cli import app as outcomes_app
-from turret.plan import app as planning_app
-from turret.retraining.cli import app as retraining_app
-from turret.scoring.cli import app as scoring_app
 from turret.service.cli import URL
-from turret.service.cli import app as service_app
-from turret.service.keys.cli import app as keys_app
 from turret.tower.cli import AsJson
-from turret.tower.cli import app as tower_app
-from turret.training.cli import app as training_app
 
 
-class ErrorHandlingGroup(TyperGroup):
+class ErrorHandlingGroup(ImportingGroup):
     """A command group that prints errors as sentences, and exits on Ctrl-C without a traceback."""
+
+    names: ClassVar = {
+        "demo": "turret.demo",
+        "data": "turret.data.cli",
+        **dict.fromkeys(("train", "tune", "evaluate", "compare", "export", "report"), "turret.training.cli"),
+        **dict.fromkeys(("publish", "index"), "turret.tower.cli"),
+        **dict.fromkeys(("serve", "versions"), "turret.service.cli"),
+        **dict.fromkeys(("recommend", "search")),
+        **dict.fromkeys(("score", "vectors"), "turret.scoring.cli"),
+        "outcomes": "turret.outcomes.cli",
+        **dict.fromkeys(("activate", "rollback"), "turret.activation.cli"),
+        "retrain": "turret.retraining.cli",
+        "plan": "turret.plan",
+        "history": "turret.history.cli",
+        "keys": "turret.service.keys.cli",
+    }
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Refuse arguments that are not valid UTF-8, which neither files nor other libraries take."""
@@ -85,22 +90,12 @@ app = typer.Typer(
     cls=ErrorHandlingGroup,
     help="Turret turns a log of who-used-what into a service that answers *what next?* in about a "
     "millisecond.\n\n"
-    "The usual way: `turret data prepare`, `train`, `evaluate`, `export`, `serve`, `recommend`.",
+    "`turret demo` shows all of it. The usual way: `turret data prepare`, `train`, `evaluate`, `export`, "
+    "`serve`, `recommend`.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-app.add_typer(data_app, name="data")
-app.add_typer(training_app)
-app.add_typer(tower_app)
-app.add_typer(service_app)
-app.add_typer(scoring_app)
-app.add_typer(outcomes_app)
-app.add_typer(activation_app)
-app.add_typer(retraining_app)
-app.add_typer(planning_app)
-app.add_typer(history_app, name="history")
-app.add_typer(keys_app, name="keys")
 
 
 def _print_version(wanted: bool) -> None:
@@ -120,7 +115,7 @@ def options(
     print_lines()
 
 
-@service_app.command()
+@app.command()
 def recommend(
     user: Annotated[str | None, typer.Option(help="A user of the service, or of --data.")] = None,
     history: Annotated[
@@ -159,12 +154,7 @@ def recommend(
     items: list[Any] | None = list(history) if history else None
     words, descriptions = list(history or []), list[dict[str, Any]]()
     if data is not None and not history:
-        from turret.data.prepared import look_up
-
-        items, descriptions, kinds = look_up(data, user, limit=1000)
-        words = [*map(str, items)]
-        if any(kinds):
-            items = [{"item": item, "kind": kind} for item, kind in zip(items, kinds, strict=True)]
+        items, words, descriptions = recommending.prepared_history(data, user)
     with recommending.service_client(url) as client:
         recommending.wait_until_ready(client, wait)
         if items is not None:
@@ -176,14 +166,11 @@ def recommend(
             words = recommending.stored_history(client, user)
         title = None if as_json else recommending.title_field(client)
     if descriptions:
-        words = [
-            recommending.item_text(item, fields, title)
-            for item, fields in zip(words, descriptions, strict=True)
-        ]
+        words = [*map(recommending.item_text, words, descriptions, [title] * len(words))]
     recommending.print_answer(answer, recommending.recommendations(answer, words, title), as_json)
 
 
-@service_app.command()
+@app.command()
 def search(
     query: Annotated[str, typer.Argument(help="The query in words.")],
     k: Annotated[int, typer.Option("-k", min=1, help="How many items.")] = 10,

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Sequence
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any
 
 from turret.client import AnswerError, Client, ClientError
@@ -44,6 +45,17 @@ def context_of(options: Sequence[str]) -> dict[str, str]:
         if not name or not is_given:
             raise ConfigurationError(f"--context {shown(option)}: give NAME=VALUE, such as device=mobile")
     return values
+
+
+def prepared_history(folder: Path, user: str | None) -> tuple[list[Any], list[str], list[dict[str, Any]]]:
+    """The history of a user of prepared data, or anybody: as a request has it, its ids, and their fields."""
+    from turret.data.prepared import look_up
+
+    items, descriptions, kinds = look_up(folder, user, limit=1000)
+    entries: list[Any] = list(items)
+    if any(kinds):
+        entries = [{"item": item, "kind": kind} for item, kind in zip(items, kinds, strict=True)]
+    return entries, [*map(str, items)], descriptions
 
 
 def print_answer(answer: RecommendAnswer, text: str, as_json: bool) -> None:

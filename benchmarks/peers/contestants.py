@@ -46,8 +46,8 @@ class Contestant:
 def sasrec(loss: str, batch_size: int, precision: str = "32-true", evaluate: bool = False) -> dict[str, Any]:
     """The settings of RecTools' SASRec with "softmax" or "sampled_softmax"; a batch holds so many users.
 
-    `precision` is one of Lightning's: "bf16-mixed" is faster with the full softmax, and several times as slow
-    with the sampled one.
+    `precision` is one of Lightning's. "bf16-mixed" is faster, but several times as slow with the sampled
+    softmax of `SASRecModel`.
     """
     model = {
         "n_blocks": 2,
@@ -81,11 +81,28 @@ POOLED = (
     _recommenders(0, 1024, 120),
     _recommenders(NEGATIVES, 2048, 60),
 )
-TRANSFORMER_SAMPLED = Contestant(
-    "RecTools, 256 negatives", "rectools", "rectools_sasrec", sasrec("sampled_softmax", 16), 8
+
+
+def _rectools(script: str, name: str, settings: dict[str, Any], steps: int) -> Contestant:
+    return Contestant(name, "rectools", script, settings, steps)
+
+
+# The model of RecTools with its trainer, and the network of its `fast_transformers`, each at the batch size
+# and the precision at which it is fastest.
+TRANSFORMER_SAMPLED = (
+    _rectools("rectools_sasrec", "RecTools, 256 negatives", sasrec("sampled_softmax", 16), 8),
+    _rectools(
+        "rectools_fast",
+        "RecTools fast_transformers, 256 negatives",
+        sasrec("sampled_softmax", 16, "bf16-mixed"),
+        8,
+    ),
 )
-TRANSFORMER_FULL = Contestant(
-    "RecTools, full softmax", "rectools", "rectools_sasrec", sasrec("softmax", 128, "bf16-mixed"), 3
+TRANSFORMER_FULL = (
+    _rectools("rectools_sasrec", "RecTools, full softmax", sasrec("softmax", 128, "bf16-mixed"), 3),
+    _rectools(
+        "rectools_fast", "RecTools fast_transformers, full softmax", sasrec("softmax", 32, "bf16-mixed"), 12
+    ),
 )
 
 

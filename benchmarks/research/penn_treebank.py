@@ -47,7 +47,7 @@ SIZES: Sizes = {
     "uniform": (10, 40, 160),
     "unigram": (40,),
     "bigram": (40,),
-    "quadratic": (10, 40, 160),
+    "quadratic": (10, 40),
     "quartic": (40,),
     "softmax": (10, 40),
 }

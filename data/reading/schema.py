@@ -11,9 +11,8 @@ from pydantic import (
     model_validator,
 )
 
-from turret.data.configuration import DisplaySettings, Duplicates, Place
+from turret.data.configuration import DisplaySettings, Duplicates, Pause, Place
 from turret.data.kinds import KindTable, row_codes, target_codes
-from turret.data.moments import Pause
 from turret.data.reading.source_settings import (
     ColumnSettings,
     FileFormat,

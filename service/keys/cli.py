@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 app = typer.Typer(
+    name="keys",
     help="Make, list and revoke the API keys of a service.",
     no_args_is_help=True,
     rich_markup_mode="markdown",

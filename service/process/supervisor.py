@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from importlib import import_module
 
 from prometheus_client.multiprocess import mark_process_dead
 
@@ -137,6 +138,9 @@ class Supervisor:
         """Prepare ports, files and keys once for all workers."""
         settings, context = self._settings, self._context
         connection_limit()
+        if settings.answer_log is not None:  # frozen with the rest; a worker names a missing package
+            with contextlib.suppress(ModuleNotFoundError):
+                import_module("turret.service.answer_log.log")
         self._reserve_ports()
         context.folder = self._stack.enter_context(shared_folder(store_folder(settings)))
         if settings.wait:

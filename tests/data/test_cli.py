@@ -124,7 +124,7 @@ NEEDS = {
     **dict.fromkeys((f"report {name}" for name in ("samplers", "run", "compare")), "train"),
     **dict.fromkeys(("train", "tune", "evaluate", "compare", "export"), "train"),
     # They need both: Polars, and a store or the ranking of the service.
-    **dict.fromkeys(("history dump", "retrain", "vectors", "outcomes"), "train"),
+    **dict.fromkeys(("demo", "history dump", "retrain", "vectors", "outcomes"), "train"),
     **dict.fromkeys(("score", "serve", "history load", "keys new", "keys list", "keys revoke"), "serve"),
 }
 
@@ -168,7 +168,7 @@ def test_an_extra_comes_from_the_clone_of_the_installation(
     (tmp_path / "a clone" / "pyproject.toml").touch()
     origin = json.dumps({"url": (tmp_path / folder).as_uri(), **info})
     installed = SimpleNamespace(read_text=lambda name: origin)
-    monkeypatch.setattr("turret.data.extras.distribution", lambda name: installed)
+    monkeypatch.setattr("importlib.metadata.distribution", lambda name: installed)
     assert install_command("s3") == f"pip install {shown.format(clone=tmp_path / folder)}"
 
 

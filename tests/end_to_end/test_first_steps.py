@@ -1,24 +1,19 @@
-"""The first commands of a user: the demo, the service, and the notebooks of examples/."""
+"""The first commands of a user: the demo and the service."""
 
-import json
-import os
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.support.places import ROOT
+from tests.support.command_line import TURRET, environment
 from tests.support.ports import free_port
 from tests.support.service_process import Start
-from tests.support.tools import require
 from turret.data.synthetic.synthesis import SyntheticConfig, synthesise
 
-NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 WITHOUT_TRAINING = """
 import sys
 class Refuse:
@@ -46,11 +41,10 @@ def test_the_demo_stops_after_the_answer(tmp_path: Path, port: int) -> None:
     """It prints every command, recommends by the id of a user, exits 0, and leaves nothing that listens."""
     small = SyntheticConfig(users=150, items=160, events_per_user=12, longest_history=40)
     synthesise(small, tmp_path / "shop")
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     demo = subprocess.run(
-        ["bash", str(ROOT / "deploy" / "demo.sh")],
+        [*TURRET, "demo", "shop", "--once", "--port", str(port)],
         cwd=tmp_path,
-        env={**os.environ, "PATH": path, "DATA": "shop", "ONCE": "1", "PORT": str(port)},
+        env=environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -81,33 +75,3 @@ def test_a_service_starts_and_answers_where_nothing_of_training_can_be_imported(
     event = {"event_id": 1, "user_id": 7, "item_id": 101}
     assert service.client.post("/v1/events", json={"events": [event]}).json()["stored"] == 1
     assert service.stop(signal.SIGINT) == (0, "")
-
-
-def code_of(notebook: Path) -> str:
-    """The code cells of a notebook as one script."""
-    cells = json.loads(notebook.read_text("utf-8"))["cells"]
-    return "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
-
-
-@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_is_stored_without_outputs_and_compiles(notebook: Path) -> None:
-    for cell in json.loads(notebook.read_text("utf-8"))["cells"]:
-        assert not cell.get("outputs"), "clear the outputs before a commit"
-    compile(code_of(notebook), notebook.name, "exec")
-
-
-@pytest.mark.nightly
-@pytest.mark.process
-@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs(notebook: Path, tmp_path: Path) -> None:
-    if notebook.stem == "movielens":
-        require("grouplens")
-    done = subprocess.run(
-        [sys.executable, "-c", code_of(notebook)],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "agg"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]

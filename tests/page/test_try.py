@@ -161,6 +161,22 @@ def test_what_is_popular_now_is_listed(service: Process, open_view: OpenView) ->
     until(lambda: shown() == ["m040"], "one of them has the events that make a trend")
 
 
+@pytest.mark.process
+def test_a_stranger_is_shown_that_the_answer_is_popular_now(
+    movie_bundles: Path, start: Start, open_view: OpenView
+) -> None:
+    service = start(movie_bundles, store="memory://")
+    events = [
+        {"event_id": f"{n}", "user_id": f"u{n}", "item_id": f"m{40 + n % 3 // 2:03d}"} for n in range(150)
+    ]
+    assert service.client.post("/v1/events", json={"events": events}).status_code == 200
+    until(lambda: recommended(service, history=[], k=2) == ["m040", "m041"], "the events are counted")
+    view = open_view(service, "#try?k=2")
+    view.wait_for_ids(["m040", "m041"])
+    assert "these are popular now" in view.page.locator("#messages").inner_text()
+    assert view.page.locator("#results .source", has_text="popular now").count() == 2
+
+
 @pytest.mark.nightly
 def test_the_copied_requests_have_the_same_answer(service: Process, open_view: OpenView) -> None:
     view = open_view(service, "#try?history=m001,m009&k=3")

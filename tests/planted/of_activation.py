@@ -130,7 +130,7 @@ def a_retraining_never_trains_anew_after_many_warm_starts(
     return original(settings, state, 0, *shares)
 
 
-@planted("retraining.retrain:add_stored", "turret/test_retraining_folder.py")
+@planted("retraining.stored_events:add_stored", "turret/test_retraining_folder.py")
 def late_events_are_not_read_again(original: Any, *given: Any) -> Any:
     return seeing(original, _DAY=0)(*given)
 
@@ -194,6 +194,6 @@ def a_folder_follows_a_record_without_the_activations_between(original: Any, roo
     return seeing(original, takewhile=lambda *given: [record.live])(root, record)
 
 
-@planted("retraining.retrain:append", "turret/test_retraining.py")
+@planted("retraining.stored_events:append", "turret/test_retraining.py")
 def the_data_changes_without_a_training(original: Any, source: Any, target: Any, *given: Any) -> Any:
     return original(source, target, given[0])

@@ -221,9 +221,14 @@ def the_automatic_choice_looks_at_whole_answers_alone(
     return original(tried, {name: {metric: own[metric]} for name, own in rules.items()}, metric)
 
 
-@planted("training.auto.choice:_trial", "training/test_auto.py")
+@planted("training.auto.trials:_epochs", "training/test_auto.py")
 def trials_of_all_candidates_have_as_many_epochs(original: Any, *given: Any) -> Any:
     return seeing(original, round=lambda epochs: 2)(*given)
+
+
+@planted("training.auto.trials:_going_on", "training/test_auto.py")
+def the_worse_half_of_the_trials_goes_on(original: Any, begun: Any, count: Any, metric: Any) -> Any:
+    return {*sorted(begun, key=lambda name: begun[name].trial["values"][metric])[:count]}
 
 
 @planted("data.prepared:PreparedData.only_targets", "training/test_kinds.py")

@@ -21,6 +21,8 @@ from tests.support.postgres_server import program as postgres_program
 REQUIRED = "TURRET_TEST_REQUIRE"
 # In front of a command: root without capabilities is bound by the rights of files, as every other user is.
 BOUND = ("setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs")
+_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "turret-tests"
+TSC = _CACHE / "typescript" / "node_modules" / ".bin" / "tsc"
 
 
 def _program(name: str) -> bool:
@@ -39,8 +41,7 @@ def _module(name: str) -> bool:
 
 def _cached(wheel: str) -> bool:
     """Whether `benchmarks.engine_servers` has unpacked a wheel."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return any((cache / "turret-tests").glob(wheel))
+    return any(_CACHE.glob(wheel))
 
 
 def _answers(address: str) -> bool:
@@ -70,6 +71,10 @@ _TOOLS: dict[str, tuple[Callable[[], bool], str]] = {
     "implicit": (lambda: _module("implicit"), "pip install 'turret[baselines]'"),
     "mlflow": (lambda: _module("mlflow") and _module("sqlalchemy"), "pip install 'turret[mlflow]'"),
     "grouplens": (lambda: _answers("https://files.grouplens.org"), "a network with files.grouplens.org"),
+    "tsc": (
+        lambda: TSC.exists(),
+        "npm install --prefix ~/.cache/turret-tests/typescript typescript@5.9.3",
+    ),
     "lightgbm": (lambda: _module("lightgbm"), "pip install lightgbm"),
     "pandas": (lambda: _module("pandas") and _module("pyarrow"), "pip install 'turret[pandas]'"),
 }

@@ -1,38 +1,41 @@
 """`--experiment auto`: what the data says, the candidates that it leads to, their trials, and the reasons."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from tests.training.conftest import prepared, with_events
 from turret.data.prepared import PreparedData
-from turret.training.auto import choice as module
+from turret.training.auto import choice as choice_module
+from turret.training.auto import trials as module
 from turret.training.auto.candidates import Facts, candidates, facts_of
 from turret.training.auto.choice import (
     RULE_AHEAD,
-    Trial,
     choose,
     data_reasons,
     pick_reasons,
     recency_reason,
     rule_values,
-    run_trials,
-    seconds_left,
     trial_reason,
 )
 from turret.training.auto.picking import Pick, Tried, pick
+from turret.training.auto.trials import Begun, Trial, run_trials, rungs, seconds_left
 from turret.training.begin import AUTO, begin_run
-from turret.training.checkpoint import Progress
+from turret.training.checkpoint import Progress, load_progress
 from turret.training.config.experiment import ExperimentConfig, load_experiment
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import means_of
 from turret.training.evaluation.metrics import Values
+from turret.training.loop.train import train
 from turret.training.loop.trainer import Trainer
-from turret.training.run import CHOSEN, Run
+from turret.training.run import AUTO_TRIALS, CHECKPOINT, CHOSEN, MODEL, Run
 from turret.training.verdict.order import Order
 
 ORDINARY = Facts(
@@ -75,21 +78,45 @@ def test_given_settings_win_over_all_rules() -> None:
 SHORT = {"training.epochs": 1, "training.batch_size": 512, "tower.dimension": 8, "training.device": "cpu"}
 
 
-def trained(monkeypatch: pytest.MonkeyPatch, seconds: Sequence[float]) -> list[tuple[int, int]]:
-    """Let an epoch of the candidate with a seed take these seconds; seed and epochs of each training."""
-    found = []
+@pytest.mark.parametrize(
+    ("seconds", "shares", "kept"),
+    [
+        ((10.0, 10.0), [0.5], [2]),
+        ((10.0, 10.0, 10.0), [0.25, 0.5], [2, 2]),
+        ((10.0, 10.0, 10.0, 10.0), [0.25, 0.5], [2, 2]),
+        ((10.0,) * 5, [0.125, 0.25, 0.5], [3, 2, 2]),
+        # The dearest trial, of 30 seconds, takes as long as the training of the first.
+        ((10.0, 30.0), [1 / 3], [2]),
+    ],
+)
+def test_the_trials_of_the_others_take_at_most_as_long_as_the_training_of_the_favourite(
+    seconds: tuple[float, ...], shares: list[float], kept: list[int]
+) -> None:
+    plan = rungs(seconds)
+    assert [rung.share for rung in plan] == pytest.approx(shares)
+    assert [rung.kept for rung in plan] == kept
+    for picked in permutations(range(len(seconds))):
+        spent, before, left = 0.0, 0.0, picked
+        for rung in plan:
+            spent += (rung.share - before) * sum(seconds[place] for place in left[1:])
+            before, left = rung.share, left[: rung.kept]
+        assert spent <= seconds[0] + 1e-9
 
-    def train(run: Run, data: PreparedData) -> tuple[Progress, dict[str, Values]]:
-        settings = run.experiment.training
-        found.append((settings.seed, settings.epochs))
-        return Progress(epoch=settings.epochs, best_epoch=settings.epochs), {"ndcg@10": np.full(3, 0.5)}
 
-    def whole(experiment: ExperimentConfig, data: PreparedData) -> float:
-        return seconds[experiment.training.seed] * experiment.training.epochs
+def stub(monkeypatch: pytest.MonkeyPatch, reached: Mapping[int, float]) -> list[tuple[int, int]]:
+    """Let an epoch take a second, and the candidate with a seed reach these values; seeds and epochs."""
+    trained = []
+
+    def train(run: Run, data: PreparedData, until: int) -> tuple[Progress, dict[str, Values]]:
+        seed = run.experiment.training.seed
+        trained.append((seed, until))
+        run.folder.mkdir(exist_ok=True)
+        values = np.full(30, reached[seed]) + np.linspace(0.0, 0.001, 30)
+        return Progress(epoch=until, best_epoch=until), {"ndcg@10": values}
 
     monkeypatch.setattr(module, "train_trial", train)
-    monkeypatch.setattr(module, "_seconds", whole)
-    return found
+    monkeypatch.setattr(module, "_seconds", lambda experiment, data: float(experiment.training.epochs))
+    return trained
 
 
 def planned(*epochs: int) -> dict[str, ExperimentConfig]:
@@ -100,49 +127,49 @@ def planned(*epochs: int) -> dict[str, ExperimentConfig]:
     }
 
 
-@pytest.mark.parametrize(
-    ("candidates", "seconds", "trials"),
-    [
-        # A slow learner has many more epochs than a fast one, and all have half of their own.
-        ((80, 8), (10.0, 10.0), [(0, 40), (1, 4)]),
-        # Together they take as long as the training of the first: 30 epochs.
-        ((30, 30, 30), (2.0, 1.0, 1.0), [(0, 15), (1, 15), (2, 15)]),
-        ((30, 10), (1.0, 9.0), [(0, 8), (1, 2)]),
-        # A trial has one epoch or more.
-        ((3, 1, 1), (1.0, 9.0, 9.0), [(0, 1), (1, 1), (2, 1)]),
-        # Left out: 4 times as long, and more than a minute.
-        ((10, 10, 10), (2.0, 8.0, 2.0), [(0, 5), (2, 5)]),
-        ((10, 10, 10), (1.0, 4.0, 1.0), [(0, 2), (1, 2), (2, 2)]),
-    ],
-)
-def test_trials_are_equal_shares_of_trainings_within_the_time_of_the_first(
-    monkeypatch: pytest.MonkeyPatch,
-    handmade: PreparedData,
-    candidates: tuple[int, ...],
-    seconds: tuple[float, ...],
-    trials: list[tuple[int, int]],
+def test_the_better_half_goes_on_and_the_last_two_are_compared(
+    monkeypatch: pytest.MonkeyPatch, handmade: PreparedData, tmp_path: Path
 ) -> None:
-    found = trained(monkeypatch, seconds)
+    trained = stub(monkeypatch, {0: 0.1, 1: 0.3, 2: 0.2, 3: 0.4})
     said: list[str] = []
-    results = [one for one, _ in run_trials(planned(*candidates), handmade, said.append)]
-    assert found == trials
-    assert [(int(one["candidate"]), one["epochs"]) for one in results if one["values"]] == trials
-    assert [one["estimated"] for one in results if one["values"]] == [
-        seconds[seed] * candidates[seed] for seed, _ in trials
+    trials = [trial for trial, _ in run_trials(planned(40, 40, 40, 40), handmade, tmp_path, said.append)]
+    assert trained == [(0, 10), (1, 10), (2, 10), (3, 10), (1, 20), (3, 20)]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "3"]
+    ended = [(trial["candidate"], trial["epochs"], trial["stopped"]) for trial in trials]
+    assert ended == [("0", 10, True), ("2", 10, True), ("1", 20, False), ("3", 20, False)]
+    assert [line.partition(";")[0] for line in said] == [
+        f"auto: {seed} until epoch {until} of 40" for seed, until in trained
     ]
-    begun = [f"auto: trial {place} of {len(trials)} ({seed})" for place, (seed, _) in enumerate(trials, 1)]
-    assert [line.partition(", about ")[0] for line in said] == begun
+
+
+def test_a_trial_that_serves_new_items_goes_on_while_it_is_tied_with_the_best(
+    monkeypatch: pytest.MonkeyPatch, handmade: PreparedData, tmp_path: Path
+) -> None:
+    trained = stub(monkeypatch, {0: 0.3, 1: 0.3, 2: 0.3, 3: 0.2})
+    monkeypatch.setattr(module, "serves_new", lambda experiment: experiment.training.seed >= 2)
+    list(run_trials(planned(40, 40, 40, 40), handmade, tmp_path, print))
+    assert trained[4:] == [(0, 20), (2, 20)]
+
+
+def test_a_candidate_that_would_take_long_has_no_trial_and_a_trial_has_an_epoch(
+    monkeypatch: pytest.MonkeyPatch, handmade: PreparedData, tmp_path: Path
+) -> None:
+    """Left out: four times as long, and more than a minute."""
+    trained = stub(monkeypatch, {0: 0.1, 1: 0.3, 2: 0.2})
+    trials = [trial for trial, _ in run_trials(planned(20, 80, 2), handmade, tmp_path, print)]
+    assert trials[0]["failure"] == "its training would take 4 times as long as that of 0"
+    assert trained == [(0, 10), (2, 1)]
 
 
 def test_a_trial_that_fails_gives_its_reason_and_the_others_go_on(
-    monkeypatch: pytest.MonkeyPatch, handmade: PreparedData
+    monkeypatch: pytest.MonkeyPatch, handmade: PreparedData, tmp_path: Path
 ) -> None:
     """The data has no times for the age of an example."""
     monkeypatch.setattr(Trainer, "seconds_an_epoch", lambda trainer, steps: 1.0)
     ordinary = load_experiment("demo", SHORT)
     impossible = load_experiment("demo", {**SHORT, "tower.user.example_age": True})
     candidates = {"impossible": impossible, "ordinary": ordinary, "other": ordinary}
-    (failed, nothing), (good, values), _ = run_trials(candidates, handmade, print)
+    (failed, nothing), (good, values), _ = run_trials(candidates, handmade, tmp_path, print)
     assert (failed["candidate"], failed["values"], nothing) == ("impossible", {}, {})
     assert good["values"] == {"ndcg@10": float(values["ndcg@10"].mean())}
     told = trial_reason(failed, "ndcg@10")
@@ -150,43 +177,70 @@ def test_a_trial_that_fails_gives_its_reason_and_the_others_go_on(
     assert told["sentence"].startswith("impossible is left out: tower.user.example_a")
     assert (good["candidate"], good["epoch"], good["epochs"]) == ("ordinary", 1, 1)
     figures = {"ndcg@10": 0.25, "again ndcg@10": 0.5, "new ndcg@10": 0.125}
-    told = trial_reason({**good, "planned": 4, "values": figures, "seconds": 3.4}, "ndcg@10")
-    reached = "ordinary reaches a validation ndcg@10 of 0.2500 (again 0.5000, new 0.1250), at"
-    assert f"1 of 4 epochs (3 s), {reached}" in told["sentence"]
+    told = trial_reason({**good, "planned": 4, "values": figures, "seconds": 3.4, "stopped": True}, "ndcg@10")
+    reached = "ordinary has reached a validation ndcg@10 of 0.2500 (again 0.5000, new 0.1250), at"
+    assert f"After 1 of 4 epochs (3 s), {reached}" in told["sentence"]
+    assert told["sentence"].endswith(", at epoch 1, and ends there, in the worse half.")
 
 
-def test_the_time_left_is_that_of_the_trials_left_and_of_a_whole_training() -> None:
-    """Trials of half of the trainings; the ended ones took 40 seconds each beyond their estimate."""
-    whole = [100.0, 200.0, 300.0]
-    assert seconds_left(whole, 0.5, []) == 50 + 100 + 150 + 200
-    assert seconds_left(whole, 0.5, [90.0]) == 100 + 150 + 200 + 3 * 40
-    assert seconds_left(whole, 0.5, [90.0, 140.0]) == 150 + 200 + 2 * 40
+def test_the_time_left_is_that_of_the_trials_left_and_of_a_whole_training(
+    monkeypatch: pytest.MonkeyPatch, handmade: PreparedData, tmp_path: Path
+) -> None:
+    """Two of three trainings of 100 seconds go on; the trials take twice as long as estimated."""
+    stub(monkeypatch, {})
+    begun = [
+        Begun(Run(tmp_path, experiment, tmp_path, ""), 100.0)
+        for experiment in planned(100, 100, 100).values()
+    ]
+    plan = rungs([100.0] * 3)
+    assert seconds_left(begun, plan) == pytest.approx(3 * 25 + 2 * 25 + 50)
+    begun[0].seconds, begun[0].trial = 50.0, {"epochs": 25, "planned": 100}
+    assert seconds_left(begun, plan) == pytest.approx(2 * (2 * 25 + 2 * 25 + 50))
+
+
+def test_the_training_of_the_picked_candidate_goes_on_from_its_trial(
+    handmade: PreparedData, tmp_path: Path
+) -> None:
+    """As a training without trials, epoch by epoch; nothing of the trials is left."""
+    values = {**SHORT, "training.epochs": 4, "training.refit": False}
+    run, data = begin_run(tmp_path / "auto", handmade, AUTO, values, report=lambda _: None)
+    assert run.trial is not None
+    assert run.choice is not None
+    begun = load_progress(run.trial / CHECKPOINT)
+    train(run, data, report=lambda _: None)
+    alone = replace(run, folder=tmp_path / "alone", trial=None)
+    progress = train(alone, data, report=lambda _: None)
+    assert 0 < begun.epoch < progress.epoch == 4
+    assert run.progress() == replace(progress, seconds=getattr(run.progress(), "seconds", 0.0))
+    assert not (run.folder / AUTO_TRIALS).exists()
+    for name, tensor in load_file(alone.folder / MODEL).items():
+        assert torch.equal(tensor, load_file(run.folder / MODEL)[name])
 
 
 def give(monkeypatch: pytest.MonkeyPatch, values: Mapping[str, float | None], found: Facts) -> None:
     """Let the data have these figures, and trials these values of each of 100 users."""
 
     def trials(
-        candidates: Mapping[str, ExperimentConfig], data: PreparedData, report: Any
+        candidates: Mapping[str, ExperimentConfig], data: PreparedData, folder: Path, report: Any
     ) -> Iterator[tuple[Trial, dict[str, Values]]]:
         for name in candidates:
             of_users = {} if values[name] is None else {"ndcg@10": np.full(100, values[name])}
             reached = {"values": means_of(of_users), "epoch": 2, "epochs": 3, "planned": 6, "seconds": 1.0}
-            reached |= {"estimated": 2.0}
+            reached |= {"estimated": 2.0, "stopped": False}
             yield {"candidate": name, **reached, "failure": "" if of_users else "no memory"}, of_users
 
-    monkeypatch.setattr(module, "facts_of", lambda data: found)
-    monkeypatch.setattr(module, "run_trials", trials)
-    monkeypatch.setattr(module, "rule_values", lambda *_: {"ease": {"ndcg@10": np.full(100, 0.105)}})
+    monkeypatch.setattr(choice_module, "facts_of", lambda data: found)
+    monkeypatch.setattr(choice_module, "run_trials", trials)
+    monkeypatch.setattr(choice_module, "rule_values", lambda *_: {"ease": {"ndcg@10": np.full(100, 0.105)}})
 
 
 def test_the_best_validation_value_is_picked_and_reasons_are_reported_as_they_arise(
-    monkeypatch: pytest.MonkeyPatch, handmade: PreparedData
+    monkeypatch: pytest.MonkeyPatch, handmade: PreparedData, tmp_path: Path
 ) -> None:
     values = {"transformer": 0.11, "transformer_short": None, "pooled": 0.12}
     give(monkeypatch, values, facts())
     lines: list[str] = []
-    experiment, choice = choose(handmade, {}, lines.append)
+    experiment, choice = choose(handmade, {}, tmp_path, lines.append)
     assert choice["picked"] == "pooled"
     assert experiment.tower.user.kind == "pooled"
     assert lines == [f"auto: {reason['sentence']}" for reason in choice["reasons"]]
@@ -197,11 +251,11 @@ def test_the_best_validation_value_is_picked_and_reasons_are_reported_as_they_ar
 
 
 def test_without_a_trial_that_succeeds_nothing_is_picked(
-    monkeypatch: pytest.MonkeyPatch, handmade: PreparedData
+    monkeypatch: pytest.MonkeyPatch, handmade: PreparedData, tmp_path: Path
 ) -> None:
     give(monkeypatch, dict.fromkeys(("transformer", "transformer_short", "pooled")), facts())
     with pytest.raises(TrainingError, match="every trial failed: no memory"):
-        choose(handmade, {}, print)
+        choose(handmade, {}, tmp_path, print)
 
 
 def test_a_run_stores_the_choice_and_the_experiment_as_a_file(
@@ -303,10 +357,10 @@ def test_a_reason_has_its_figures_and_a_candidate_that_does_not_fit_is_told() ->
 
 
 def test_without_trials_the_first_candidate_is_picked(
-    monkeypatch: pytest.MonkeyPatch, handmade: PreparedData
+    monkeypatch: pytest.MonkeyPatch, handmade: PreparedData, tmp_path: Path
 ) -> None:
     give(monkeypatch, {}, facts(has_validation=False))
-    _, choice = choose(handmade, {}, print)
+    _, choice = choose(handmade, {}, tmp_path, print)
     assert (choice["picked"], choice["trials"]) == ("transformer", [])
     assert choice["reasons"][-1]["kind"] == "no_trials"
 

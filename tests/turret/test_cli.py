@@ -145,3 +145,10 @@ def test_what_an_interrupt_cuts_short_leaves_no_folder(tmp_path: Path) -> None:
     assert re.search(r"turret: stopped\s*$", seen)
     assert seen.rindex("\x1b[?25h") > seen.rindex("\x1b[?25l"), "the cursor is still hidden"
     assert [path.name for path in tmp_path.iterdir()] == ["events.csv"]
+
+
+@pytest.mark.parametrize(("words", "meant"), [("reprot", "report"), ("data prepar", "prepare")])
+def test_a_misspelt_command_is_refused_with_the_name_that_was_meant(words: str, meant: str) -> None:
+    refused = invoke(*words.split())
+    assert refused.exit_code == 2
+    assert f"Did you mean '{meant}'" in refused.stderr

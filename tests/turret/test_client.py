@@ -377,3 +377,25 @@ def test_a_service_on_this_machine_is_reached_without_a_proxy(monkeypatch: pytes
             client.recommend()
     assert used[:3] == [None] * 3
     assert used[3] is not None
+
+
+@pytest.mark.parametrize(
+    ("url", "is_verified"),
+    [
+        ("http://127.0.0.1:8000", False),
+        ("http://localhost/below", False),
+        ("https://127.0.0.1:8000", True),
+        ("https://turret.test", True),
+        ("http://127.0.0.1.turret.test", True),
+        ("http://turret.test", True),
+    ],
+)
+def test_only_plain_http_on_this_machine_reads_no_certificates(
+    monkeypatch: pytest.MonkeyPatch, url: str, is_verified: bool
+) -> None:
+    """A proxy may be reached over TLS where the service is not."""
+    given = list[Any]()
+    for name in ("Client", "AsyncClient"):
+        monkeypatch.setattr(httpx2, name, lambda verify, mounts: given.append(verify))
+    Client(url), AsyncClient(url)
+    assert given == [is_verified] * 2

@@ -1,6 +1,8 @@
 """The Python API: the pages run, any Arrow table stands for a file, and errors are those of Turret."""
 
 import asyncio
+import doctest
+import re
 import shutil
 import subprocess
 import sys
@@ -23,6 +25,7 @@ from tests.support.trained import trained_shop
 from tests.turret.conftest import stored
 from turret.arguments import checked
 from turret.data.prepared import PreparedData
+from turret.data.synthetic.synthesis import SyntheticConfig, synthesise
 from turret.model import Model
 from turret.tower.retrieval import Retriever
 
@@ -76,6 +79,21 @@ def test_the_example_of_the_readme_runs(raw: Path, tmp_path: Path, monkeypatch: 
     (example,) = python_blocks(README)
     exec(compile(example, str(README), "exec"), {})
     assert (tmp_path / "var" / "bundles" / "current").is_file()
+
+
+@pytest.mark.nightly
+def test_the_shop_of_the_demo_answers_as_the_readme_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the commands of `make demo`, but for the service."""
+    monkeypatch.chdir(tmp_path)
+    synthesise(SyntheticConfig(), Path("var/demo/shop"))
+    data = turret.prepare("var/demo/shop", "var/demo/prepared")
+    turret.train(data, "var/demo/run", experiment="demo").export("var/demo/bundles")
+    text = README.read_text("utf-8")
+    (block,) = re.findall(r"^```pycon\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    session = doctest.DocTestParser().get_doctest(block, {}, "README.md", None, None)
+    assert doctest.DocTestRunner().run(session) == doctest.TestResults(0, 3)
 
 
 def test_a_model_answers_as_the_retriever(model: Model) -> None:

@@ -16,7 +16,7 @@ from turret.data.preparing.append import append
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 from turret.retraining.deployment import delete_old
-from turret.retraining.retrain import add_stored, count_new, count_predictable, is_changed, open_data, size_of
+from turret.retraining.retrain import count_predictable, is_changed
 from turret.retraining.settings import RetrainSettings
 from turret.retraining.state import (
     RECORDS,
@@ -29,6 +29,7 @@ from turret.retraining.state import (
     remove_state,
     retrain_lock,
 )
+from turret.retraining.stored_events import add_stored, count_new, open_data, size_of
 from turret.service.schemas.fields import show_time
 from turret.service.versions.folder import RECORD, keep_record
 from turret.service.versions.record import Record, Route, Routes, new_activation

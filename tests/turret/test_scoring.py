@@ -545,15 +545,19 @@ def test_a_run_goes_on_after_sigkill(shop: Shop, tmp_path: Path) -> None:
     """The process dies with a part half written; the parts before it stay, and the file becomes whole."""
     target, users = tmp_path / "s.parquet", Users(data=shop.data.folder)
     code = f"""
-import os, signal, turret
+import os, signal, threading, turret
 from pathlib import Path
 from turret.scoring import parts, run
-write = parts.Parts.write
+write, written = parts.Parts.write, threading.Condition()
 def dying(self, number, table):
     if number == {shop.third_part}:
+        with written:  # another thread may still write a part before
+            written.wait_for(lambda: all(map(self.is_complete, range(number))))
         (self.folder / f"{{number:08}}.new").write_bytes(b"half")
         os.kill(os.getpid(), signal.SIGKILL)
     write(self, number, table)
+    with written:
+        written.notify_all()
 parts.Parts.write = dying
 bundle = turret.load({str(shop.bundles)!r}).bundle
 users = run.Users(data=Path({str(shop.data.folder)!r}))

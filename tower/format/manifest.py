@@ -7,11 +7,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from turret.data.configuration import Duplicates
+from turret.data.configuration import Duplicates, Pause
 from turret.data.histories.duplicates import Merging
 from turret.data.kinds import KindTable, Seen
 from turret.data.manifest import FileHash, hash_file
-from turret.data.moments import Pause
 from turret.tower.config import ScoringConfig, Settings
 from turret.tower.errors import BundleError
 from turret.tower.format.index_settings import AnyIndexSettings, FlatSettings

@@ -1,22 +1,14 @@
-"""`--experiment auto`: look at the data, try the candidates beside the baselines, pick one, and say why.
+"""`--experiment auto`: look at the data, try the candidates beside the baselines, pick one, and say why."""
 
-Each trial is the same share of its candidate's own training, with the whole schedule of the learning rate: at
-the same number of epochs or seconds, towers that learn slowly and end higher would lose.
-"""
-
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
-from time import monotonic
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
-from turret.data.errors import ConfigurationError
-from turret.data.files import scratch_folder
 from turret.data.prepared import PreparedData
 from turret.data.progress import counted, progress
-from turret.tower.errors import TowerError
 from turret.tower.slots import slot_metric, with_slots
 from turret.training.auto.candidates import (
     MOST_ENCODED,
@@ -28,25 +20,17 @@ from turret.training.auto.candidates import (
     facts_of,
     telling_categories,
 )
-from turret.training.auto.picking import Below, Pick, Tried, pick
+from turret.training.auto.picking import Below, Pick, Tried, pick, serves_new
+from turret.training.auto.trials import Report, Trial, run_trials
 from turret.training.baselines.registry import ALL, BASELINES, chosen_baselines, newest_tenth
-from turret.training.config.experiment import ExperimentConfig, load_experiment, with_settings
-from turret.training.errors import DivergenceError, TrainingError
+from turret.training.config.experiment import ExperimentConfig, load_experiment
+from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import means_of, slot_sets, summarise, validated_items, values_of
 from turret.training.evaluation.metrics import LEAST_USERS, Values, difference_interval
-from turret.training.loop.train import train_trial
-from turret.training.loop.trainer import Trainer
-from turret.training.run import Run
 from turret.training.verdict.verdict import IN_SLOT, Finding, finding, listing
 
 # A log with more examples has no trials: one epoch takes longer than all trials together should.
 MOST_TRIED = 10_000_000
-# A trial has at most this share of its candidate's epochs.
-SHARE = 0.5
-# A candidate is left out if its training takes more than TIMES times as long as that of the first, and more
-# than SECONDS seconds: a busy machine can make any short step long.
-TIMES, SECONDS = 3.0, 60.0
-TIMED_STEPS = 10
 _DAY = 86_400_000  # in milliseconds, the unit of `data.times`
 
 _ORDERS = {
@@ -59,21 +43,18 @@ _ORDERS = {
 }
 # The kind of the finding that a baseline beats every candidate in a slot.
 RULE_AHEAD = "rule_ahead"
-_FAILURES = (ConfigurationError, DivergenceError, TrainingError, TowerError, torch.OutOfMemoryError)
 
 Choice = dict[str, Any]
 """`{picked, reasons, trials}`: the name of the picked candidate, findings, and the trials."""
-Trial = dict[str, Any]
-"""A record of the `candidate`, its best validation `values` by metric (empty if the `failure` prevented the
-trial), the `epoch` of the best towers, the `epochs` of the trial and the number `planned` by the experiment,
-the `seconds` of the trial, and the seconds `estimated` for the planned epochs (0 without a trial)."""
-Report = Callable[[str], None]
 
 
 def choose(
-    data: PreparedData, values: Mapping[str, object], report: Report
+    data: PreparedData, values: Mapping[str, object], folder: Path, report: Report
 ) -> tuple[ExperimentConfig, Choice]:
-    """Pick an experiment for `data`; `values` override its settings, and `report` receives each reason."""
+    """Pick an experiment for `data`; `values` override its settings, and `report` receives each reason.
+
+    Where there were trials, the training of the picked candidate has begun in its subfolder of `folder`.
+    """
     reasons: list[Finding] = []
     trials: list[Trial] = []
 
@@ -100,12 +81,12 @@ def choose(
         add(recency)
         experiments, _ = candidates(replace(facts, half_life=recency["figures"]["half_life"]), values)
     tried: dict[str, Tried] = {}
-    for trial, user_values in run_trials(experiments, data, report):
+    for trial, user_values in run_trials(experiments, data, folder, report):
         trials.append(trial)
         add(trial_reason(trial, metric))
-        if user_values:
+        if user_values and not trial["stopped"]:
             name = trial["candidate"]
-            tried[name] = Tried(user_values, _serves_new(experiments[name]), trial["estimated"])
+            tried[name] = Tried(user_values, serves_new(experiments[name]), trial["estimated"])
     left_out = [trial["candidate"] for trial in trials if not trial["values"]]
     left = [name for name in experiments if name not in left_out]
     if len(left) == 1:
@@ -143,12 +124,6 @@ def recency_reason(
         f"{half_life:g} days (training.half_life)."
     )
     return finding("recency", sentence, half_life=half_life, metric=name, **values)
-
-
-def _serves_new(experiment: ExperimentConfig) -> bool:
-    """Whether the item tower has learned to do without ids, which items that are added later lack."""
-    item = experiment.tower.item
-    return bool(item.features) and (item.id_dropout > 0 or not item.id)
 
 
 def rule_values(data: PreparedData, experiment: ExperimentConfig) -> dict[str, dict[str, Values]]:
@@ -295,93 +270,13 @@ def obstacle(facts: Facts, count: int) -> str | None:
     return None
 
 
-def run_trials(
-    candidates: Mapping[str, ExperimentConfig], data: PreparedData, report: Report
-) -> Iterator[tuple[Trial, dict[str, Values]]]:
-    """Train each candidate for a share of its epochs, and yield its trial and the values of each user.
-
-    All trials together take about as long as the training of the first candidate, which is the favourite:
-    some timed steps of each candidate estimate the time of its whole training. The shortest trial is one
-    epoch. If a single candidate is left, there is no trial.
-    """
-    seconds: dict[str, float] = {}
-    for name, experiment in candidates.items():
-        try:
-            seconds[name] = _seconds(experiment, data)
-        except _FAILURES as error:
-            yield _left_out(name, experiment, error), {}
-    first = next(iter(seconds), "")
-    for name in [name for name in seconds if seconds[name] > max(SECONDS, TIMES * seconds[first])]:
-        times = seconds.pop(name) / seconds[first]
-        reason = f"its training would take {times:.0f} times as long as that of {first}"
-        yield _left_out(name, candidates[name], reason), {}
-    if len(seconds) < 2:
-        return
-    share, spent = min(SHARE, seconds[first] / sum(seconds.values())), list[float]()
-    for number, name in enumerate(seconds, start=1):
-        trainings = 1 + candidates[name].training.refit
-        left = max(1, round(seconds_left(list(seconds.values()), share, spent, trainings) / 60))
-        report(
-            f"auto: trial {number} of {len(seconds)} ({name}), about {counted(left, 'minute')} left in all"
-        )
-        began = monotonic()
-        trial, values = _trial(name, candidates[name], data, share)
-        spent.append(monotonic() - began)
-        yield {**trial, "estimated": seconds[name]}, values
-
-
-def seconds_left(whole: Sequence[float], share: float, spent: Sequence[float], trainings: int = 1) -> float:
-    """Estimate the seconds of the trials that are left, and of the trainings of the picked candidate.
-
-    Args:
-        whole: the estimated seconds of a whole training of each candidate, in the order of the trials.
-        share: the share of a whole training that a trial is.
-        spent: the seconds of the trials that have ended. The time that they took beyond the estimate, such as
-            for validations and the repeat term, is expected of each training that is left.
-        trainings: the trainings of the picked candidate, 2 if a refit follows the first.
-    """
-    done, left = len(spent), len(whole) - len(spent)
-    beyond = (sum(spent) - share * sum(whole[:done])) / done if done else 0.0
-    return max(0.0, beyond * (left + 1) + share * sum(whole[done:]) + trainings * sum(whole) / len(whole))
-
-
-def _seconds(experiment: ExperimentConfig, data: PreparedData) -> float:
-    """Estimate the time of a whole training, without its evaluations."""
-    with scratch_folder() as folder:
-        run = Run(folder, experiment, data.folder, data.fingerprint)
-        trainer = Trainer(run, data, report=lambda _: None)
-        return trainer.seconds_an_epoch(TIMED_STEPS) * experiment.training.epochs
-
-
-def _trial(
-    name: str, experiment: ExperimentConfig, data: PreparedData, share: float
-) -> tuple[Trial, dict[str, Values]]:
-    """Train for a share of the epochs."""
-    planned, began = experiment.training.epochs, monotonic()
-    epochs = max(1, round(share * planned))
-    shortened = with_settings(experiment, {"training.epochs": epochs})
-    with scratch_folder() as folder:
-        run = Run(folder, shortened, data.folder, data.fingerprint)
-        try:
-            done, values = train_trial(run, data)
-        except _FAILURES as error:
-            return _left_out(name, experiment, error), {}
-    reached = {"values": means_of(values), "epoch": done.best_epoch, "epochs": epochs, "planned": planned}
-    return {"candidate": name, **reached, "seconds": monotonic() - began, "failure": ""}, values
-
-
-def _left_out(name: str, experiment: ExperimentConfig, reason: object) -> Trial:
-    nothing = {"values": {}, "epoch": 0, "epochs": 0, "planned": experiment.training.epochs, "seconds": 0.0}
-    return {"candidate": name, **nothing, "estimated": 0.0, "failure": " ".join(str(reason).split())}
-
-
 def trial_reason(trial: Trial, metric: str) -> Finding:
     """The finding about one trial."""
     if not trial["values"]:
         return finding("left_out", f"{trial['candidate']} is left out: {trial['failure']}.", **trial)
     sentence = (
-        f"In a trial of {trial['epochs']} of {counted(trial['planned'], 'epoch')} ({trial['seconds']:.0f} "
-        f"s), {trial['candidate']} reaches a validation {metric} of {with_slots(trial['values'], metric)}, "
-        f"at epoch {trial['epoch']}."
+        f"After {trial['epochs']} of {counted(trial['planned'], 'epoch')} ({trial['seconds']:.0f} s), "
+        f"{trial['candidate']} has reached a validation {metric} of {with_slots(trial['values'], metric)}, "
+        f"at epoch {trial['epoch']}{', and ends there, in the worse half' * trial['stopped']}."
     )
     return finding("trial", sentence, **trial)

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from turret.training.config.experiment import ExperimentConfig
 from turret.training.evaluation.evaluation import means_of, summarise
 from turret.training.evaluation.metrics import LEAST_USERS, Values, difference_interval
 
@@ -67,9 +68,8 @@ def pick(tried: Mapping[str, Tried], rules: Mapping[str, Mapping[str, Values]], 
     counts = {name: sum(case.candidate == name for case in below) for name in tried}
     left = [name for name in tried if counts[name] == min(counts.values())]
     best = max(left, key=lambda name: means_of(tried[name].values)[metric])
-    gains = {name: tried[best].values[metric] - tried[name].values[metric] for name in left}
-    tied = [name for name, gain in summarise(gains, difference_interval).items() if gain["low"] <= 0]
-    serving = [name for name in tied if tried[name].serves_new] or tied
+    alike = tied({name: tried[name].values for name in left}, best, metric)
+    serving = [name for name in alike if tried[name].serves_new] or alike
     least = min(tried[name].seconds for name in serving)
     cheap = [name for name in serving if tried[name].seconds <= AS_CHEAP * least]
     by: By = "serves_new" if best not in serving else "cheaper" if best not in cheap else "earlier"
@@ -82,6 +82,18 @@ def pick(tried: Mapping[str, Tried], rules: Mapping[str, Mapping[str, Values]], 
         ahead=tuple(ahead),
         out=tuple(name for name in tried if name not in left),
     )
+
+
+def serves_new(experiment: ExperimentConfig) -> bool:
+    """Whether the item tower has learned to do without ids, which items that are added later lack."""
+    item = experiment.tower.item
+    return bool(item.features) and (item.id_dropout > 0 or not item.id)
+
+
+def tied(values: Mapping[str, Mapping[str, Values]], best: str, metric: str) -> list[str]:
+    """The names whose values by user are not clearly below those of the `best`, itself among them."""
+    gains = {name: values[best][metric] - of_users[metric] for name, of_users in values.items()}
+    return [name for name, gain in summarise(gains, difference_interval).items() if gain["low"] <= 0]
 
 
 def _below(

@@ -95,6 +95,9 @@ def _begin(trainer: Trainer, has_refit: bool) -> None:
         run.write()
         if has_refit:
             (run.folder / REFIT).mkdir()
+        run.take_trial()
+    if run.trial is not None and (run.folder / CHECKPOINT).is_file():
+        trainer.resume()
     if start:
         trainer.report_first(start)
     elif getattr(run.experiment.tower.user, "start", "") == "alike":
@@ -150,15 +153,18 @@ def _refit(run: Run, data: PreparedData, epochs: int, report: Report) -> None:
         save_tensors(run.folder / REFITTED, trainer.best)
 
 
-def train_trial(run: Run, data: PreparedData) -> tuple[Progress, dict[str, Values]]:
-    """Train `run` in an empty folder, without reports, loggers or a refit.
+def train_trial(run: Run, data: PreparedData, until: int) -> tuple[Progress, dict[str, Values]]:
+    """Begin `run`, or go on with it, `until` so many epochs, without reports, loggers or a refit.
 
     Returns its progress, and the result of `values_of` for the validation users and its best model, with the
     repeat term that was fitted on other users if it is kept.
     """
     trainer = Trainer(run, data, report=lambda _: None)
     assert trainer.users is not None
-    progress, values = trainer.train(()), dict[str, Values]()
+    run.folder.mkdir(parents=True, exist_ok=True)
+    if (run.folder / CHECKPOINT).is_file():
+        trainer.resume()
+    progress, values = trainer.train((), until), dict[str, Values]()
     if wants_repeats(run.experiment, data):
         values = _add_repeats(run, data, trainer.users, trainer.report)
     metric, evaluation = run.experiment.training.metric, run.experiment.evaluation

@@ -146,15 +146,15 @@ class Trainer:
             line += f" Validation {self.metric} {self._validate(self.validated):.4f}"
         self.report(line)
 
-    def train(self, loggers: Sequence[str] = DEFAULT) -> Progress:
-        """Train to the end, with these loggers; the best model is then in the run's folder."""
+    def train(self, loggers: Sequence[str] = DEFAULT, until: int | None = None) -> Progress:
+        """Train to the end, or `until` so many epochs; the best model is then in the run's folder."""
         state, settings = self.progress, named_settings(self.run.experiment)
         folder = self.run.folder if self.world.leads else None
         recorder = Recorder(folder, settings, state, list(dict.fromkeys(loggers)), self.report)
         try:
             if state.step == 0 and state.validated:
                 recorder.record({f"validation/{self.metric}": state.validated[0][1]})
-            while not state.finished:
+            while not state.finished and (until is None or state.epoch < until):
                 speed = self._epoch(recorder)
                 state.seconds = recorder.seconds
                 self._end_epoch(recorder, speed)

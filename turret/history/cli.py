@@ -13,6 +13,7 @@ class _Group(ImportingGroup):
 
 
 app = typer.Typer(
+    name="history",
     cls=_Group,
     help="Fill the service's store of histories from a log, and write stored events back into one.",
     no_args_is_help=True,

@@ -45,9 +45,7 @@ def outcomes(
     ] = None,
     of: Annotated[
         Path | None,
-        typer.Option(
-            "--of", metavar="BUNDLE", help="The value that this version would have had, from exploration."
-        ),
+        typer.Option("--of", metavar="BUNDLE", help="The value that this version would have had (explored)."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -66,8 +64,8 @@ def outcomes(
     sources = Sources.of(answers, store, key, kind or (), within, since, until)
     if of is not None:
         version, estimated = sources.value_of(of, value, items or ())
-        fields = {"version": version, **estimated.as_json()}
-        print(json.dumps(fields, indent=2) if as_json else estimated.text(version))
-        return
-    result = sources.outcomes(value, items or ())
-    print(json.dumps(result.as_json(), indent=2) if as_json else result.text())
+        figures, text = {"version": version, **estimated.as_json()}, estimated.text(version)
+    else:
+        result = sources.outcomes(value, items or ())
+        figures, text = result.as_json(), result.text()
+    print(json.dumps(figures, indent=2) if as_json else text)
