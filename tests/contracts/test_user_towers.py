@@ -31,8 +31,7 @@ VARIANTS: dict[str, dict[str, object]] = {
     "transformer": {"kind": "transformer"},
     "transformer, interests": {"kind": "transformer", "interests": 3},
     "times": {"kind": "transformer", "times": True, "blocks": 1},
-    "positions": {"kind": "transformer", "attention_bias": "positions"},
-    "times between pairs": {"kind": "transformer", "times": True, "attention_bias": "both"},
+    "transformer, filtered": {"kind": "transformer", "filter_share": 0.7, "times": True},
     "query": {"kind": "query", "start": "random", "hidden": [7], "feature_width": 3},
 }
 # Item vectors [P, D] of two histories of five and three events.

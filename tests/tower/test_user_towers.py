@@ -13,10 +13,9 @@ from tests.oracles import user_towers as oracle
 from tests.support.plugin import install, run_with
 from tests.tower.small_towers import USERS, config, from_the_start, no_features, packed, vectors
 from turret.tower.layers.packed import PackedHistories
-from turret.tower.layers.pair_bias import PairBias, time_buckets
 from turret.tower.towers.config import USER_TOWERS
 from turret.tower.towers.model import KindLayer
-from turret.tower.towers.transformer import TimeLayer
+from turret.tower.towers.transformer import MovingMean, TimeLayer
 
 PACKAGE = """
 from typing import Literal
@@ -211,22 +210,18 @@ def test_the_vector_of_a_time_is_that_of_its_formula(gap: float, clock: float) -
     np.testing.assert_allclose(given[0, 0].detach().numpy(), expected, atol=2e-5)
 
 
-def test_the_bias_of_two_steps_is_that_of_its_formula() -> None:
-    """By the steps between them, and from the one's time to the moment in which the other asks."""
-    events, asked = np.array([0.0, 3.0, 3.0, 90_000.0]), np.array([3.0, 3.0, 90_000.0, 9e8])
-    gaps = torch.tensor(asked - events).float()[None]
-    bias = PairBias(heads=2, length=6, reads_positions=True, reads_times=True)
-    for parameter in bias.parameters():
-        torch.nn.init.normal_(parameter, generator=torch.manual_seed(len(parameter)))
-    distances, times = (parameter.detach().numpy() for parameter in bias.parameters())
-    known = bias(4, time_buckets(gaps))[0].detach().numpy()
-    unknown = bias(4, time_buckets(torch.full((1, 4), -1.0)))[0].detach().numpy()
-    for query in range(4):
-        for key in range(4):
-            if key > query:
-                assert (known[:, query, key] == -np.inf).all()
-                continue
-            bucket = int(2 * np.log2(1 + asked[query] - events[key]))
-            expected = distances[query - key] + times[bucket]
-            np.testing.assert_allclose(known[:, query, key], expected, rtol=1e-6)
-            np.testing.assert_allclose(unknown[:, query, key], distances[query - key] + times[61], rtol=1e-6)
+def test_the_filter_of_steps_is_that_of_its_formula() -> None:
+    """The mean of the last five steps, as far as there are any, and a factor of the rest; nothing later."""
+    steps = torch.randn(2, 8, 3, generator=torch.manual_seed(0))
+    made = MovingMean(3)
+    torch.nn.init.normal_(made.rest, generator=torch.manual_seed(1))
+    factor, given = made.rest.detach().numpy() ** 2, steps.numpy()
+    filtered = made(steps).detach().numpy()
+    for step in range(8):
+        mean = given[:, max(0, step - 4) : step + 1].mean(axis=1)
+        expected = mean + factor * (given[:, step] - mean)
+        np.testing.assert_allclose(filtered[:, step], expected, rtol=1e-5, atol=1e-6)
+    last = torch.tensor([2, 7])
+    np.testing.assert_allclose(
+        made(steps, last).detach().numpy()[:, 0], filtered[[0, 1], [2, 7]], rtol=1e-5, atol=1e-6
+    )

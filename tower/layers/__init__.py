@@ -1,3 +1,3 @@
 """Layers that several towers share."""
 
-__all__ = ["attention", "feature_layers", "packed", "pair_bias", "windows"]
+__all__ = ["attention", "feature_layers", "packed", "windows"]

@@ -1,7 +1,6 @@
 """A causal transformer over the history: SASRec (Kang & McAuley 2018), pre-norm and gated."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Literal, cast
 
@@ -15,7 +14,6 @@ from turret.tower.config import Rate, Width
 from turret.tower.kernels.elementwise import Dropout, gather_rows
 from turret.tower.layers.attention import AttentionPooling
 from turret.tower.layers.packed import PackedHistories, SegmentLayout, lay_out, step_at
-from turret.tower.layers.pair_bias import PairBias, time_buckets
 from turret.tower.times import UNKNOWN, WEEK
 from turret.tower.towers.user import (
     Context,
@@ -33,6 +31,8 @@ KNOTS = 31
 CLOCKS = (1.0, 7.0)
 # The share of histories whose times training hides.
 UNKNOWN_SHARE = 0.1
+# The steps of the moving mean, and the scale of the first factors of what differs from it.
+FILTERED, FILTER_SCALE = 5, 0.1
 
 
 class TimeLayer(nn.Module):
@@ -78,8 +78,7 @@ class TransformerUserConfig(UserTowerSettings):
     """A causal transformer over the history (SASRec, Kang & McAuley 2018), pre-norm and gated.
 
     `feed_forward` is the width of the gated layer. `times` reads the times of items and of the request.
-    `attention_bias` adds to the scores of attention by the distance of two steps, by the time from the one to
-    the moment in which the other asks, or by both.
+    `filter_share` is the share of a moving mean in each attention layer (`MovingMean`).
     """
 
     kind: Literal["transformer"]
@@ -88,7 +87,7 @@ class TransformerUserConfig(UserTowerSettings):
     heads: Count = 2
     feed_forward: Width = 128
     times: bool = False
-    attention_bias: Literal["none", "positions", "times", "both"] = "none"
+    filter_share: Rate = 0.0
     dropout: Rate = 0.2
 
     @property
@@ -98,18 +97,8 @@ class TransformerUserConfig(UserTowerSettings):
 
     @property
     def reads_times(self) -> bool:
-        """Whether `times` is set, or the bias of attention reads times."""
-        return self.times or self.biases_times
-
-    @property
-    def needs_timestamps(self) -> str | None:
-        """The name of the setting that data without timestamps can't satisfy."""
-        return "times" if self.times else "attention_bias" if self.biases_times else None
-
-    @property
-    def biases_times(self) -> bool:
-        """Whether the bias of attention reads times."""
-        return self.attention_bias in ("times", "both")
+        """Whether `times` is set."""
+        return self.times
 
     def check_dimension(self, dimension: int) -> None:
         """Raise ValueError unless the heads can share the dimension."""
@@ -120,68 +109,77 @@ class TransformerUserConfig(UserTowerSettings):
             )
 
 
+class MovingMean(nn.Module):
+    """A filter of steps: the mean of the last five, and a learned factor of what differs from it.
+
+    Attention of few steps learns noise; the mean is what neighbours share (BSARec, Shin et al. 2024, eqs. 6
+    to 8, whose Fourier filter reads later steps too). With x at a step and its mean m, the output is
+    m + b^2 * (x - m), b of a column.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.rest = nn.Parameter(FILTER_SCALE * torch.randn(width))
+
+    def forward(self, steps: Tensor, last: Tensor | None = None) -> Tensor:
+        """The filtered steps of [B, T, D]: all [B, T, D], or those in `last` [B] alone: [B, 1, D]."""
+        numbers = torch.arange(steps.shape[1], device=steps.device)
+        ends = numbers.unsqueeze(1) if last is None else last.reshape(-1, 1, 1)
+        read = (numbers > ends - FILTERED).to(steps.dtype) - (numbers > ends).to(steps.dtype)
+        mean = (read / read.sum(dim=-1, keepdim=True)) @ steps
+        filtered = steps if last is None else step_at(steps, last).unsqueeze(1)
+        return mean + self.rest.square() * (filtered - mean)
+
+
 class CausalAttention(nn.Module):
-    """Attention of every step to itself and the earlier steps of its segment (Vaswani et al. 2017)."""
+    """Attention of every step to itself and the earlier steps of its segment (Vaswani et al. 2017).
+
+    With `filter_share` s, the output is (1 - s) of that and s of the filtered steps.
+    """
 
     def __init__(self, width: int, config: TransformerUserConfig) -> None:
         super().__init__()
         self.heads = config.heads
-        self.bias = (
-            PairBias(
-                config.heads,
-                config.history_length,
-                config.attention_bias in ("positions", "both"),
-                config.biases_times,
-            )
-            if config.attention_bias != "none"
-            else None
-        )
         self.inputs = nn.Linear(width, 3 * width, bias=False)
         self.output = nn.Linear(width, width, bias=False)
+        self.share = config.filter_share
+        self.filter = MovingMean(width) if self.share else None
 
-    def forward(self, slots: Tensor, layout: SegmentLayout, buckets: Sequence[Tensor | None]) -> Tensor:
-        """The attention of the steps in all slots of all segments: [P', D] to [P', D].
-
-        `buckets` are those of `PairBias`, of each group of segments.
-        """
+    def forward(self, slots: Tensor, layout: SegmentLayout) -> Tensor:
+        """The attention of the steps in all slots of all segments: [P', D] to [P', D]."""
         outputs = []
-        for projected, of_group in zip(layout.groups(self.inputs(slots)), buckets, strict=True):
+        for projected in layout.groups(self.inputs(slots)):
             query, key, value = self._heads(projected)
             # Padding comes last, so that causality alone keeps it out of the steps that are read.
-            bias = self.bias(projected.shape[1], of_group) if self.bias else None
-            mixed = scaled_dot_product_attention(query, key, value, bias, is_causal=bias is None)
+            mixed = scaled_dot_product_attention(query, key, value, is_causal=True)
             outputs.append(mixed.transpose(1, 2).flatten(2).flatten(0, 1))
-        result: Tensor = self.output(torch.cat(outputs))
-        return result
+        attended: Tensor = self.output(torch.cat(outputs))
+        if self.filter is None:
+            return attended
+        filtered = [self.filter(steps).flatten(0, 1) for steps in layout.groups(slots)]
+        return torch.lerp(attended, torch.cat(filtered), self.share)
 
-    def at(self, history: Tensor, last: Tensor, buckets: Tensor | None) -> Tensor:
+    def at(self, history: Tensor, last: Tensor) -> Tensor:
         """The attention of step `last` [B] of padded steps [B, T, D]: [B, D]."""
         query, key, value = self._heads(self.inputs(history))
         row = last.reshape(-1, 1, 1, 1)
-        bias = None
-        if self.bias:
-            length = history.shape[1]
-            bias = self.bias(length, buckets).expand(len(history), -1, -1, -1)
-            bias = bias.gather(2, row.expand(-1, self.heads, 1, length))
         queries = query.gather(2, row.expand(-1, self.heads, 1, query.shape[3]))
-        mixed = self._mixed(queries, key, value, row, bias)
-        result: Tensor = self.output(mixed.flatten(1))
-        return result
+        attended: Tensor = self.output(self._mixed(queries, key, value, row).flatten(1))
+        if self.filter is None:
+            return attended
+        return torch.lerp(attended, self.filter(history, last).squeeze(1), self.share)
 
-    def everywhere(self, history: Tensor, buckets: Tensor | None) -> Tensor:
+    def everywhere(self, history: Tensor) -> Tensor:
         """The attention of every padded step [B, T, D]: [B, T, D]."""
         query, key, value = self._heads(self.inputs(history))
         steps = torch.arange(history.shape[1], device=history.device)
-        bias = self.bias(history.shape[1], buckets) if self.bias else None
-        mixed = self._mixed(query, key, value, steps.unsqueeze(1), bias)
-        result: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
-        return result
+        mixed = self._mixed(query, key, value, steps.unsqueeze(1))
+        attended: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
+        return attended if self.filter is None else torch.lerp(attended, self.filter(history), self.share)
 
-    def _mixed(self, query: Tensor, key: Tensor, value: Tensor, until: Tensor, bias: Tensor | None) -> Tensor:
+    def _mixed(self, query: Tensor, key: Tensor, value: Tensor, until: Tensor) -> Tensor:
         """Attend from queries [B, H, Q, d] to the steps up to `until`, of T: [B, H, Q, d]."""
         scores = query @ key.transpose(2, 3) / query.shape[3] ** 0.5
-        if bias is not None:
-            scores = scores + bias
         later = torch.arange(key.shape[2], device=key.device) > until
         mixed: Tensor = scores.masked_fill(later, -torch.inf).softmax(dim=3) @ value
         return mixed
@@ -219,18 +217,18 @@ class Block(nn.Module):
         self.feed_forward = GatedFeedForward(width, config.feed_forward)
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, slots: Tensor, layout: SegmentLayout, buckets: Sequence[Tensor | None]) -> Tensor:
+    def forward(self, slots: Tensor, layout: SegmentLayout) -> Tensor:
         """The output of the steps in all slots: [P', D] to [P', D]."""
-        attended = self.attention(self.before_attention(slots), layout, buckets)
+        attended = self.attention(self.before_attention(slots), layout)
         return self._fed(slots + self.dropout(attended))
 
-    def everywhere(self, history: Tensor, buckets: Tensor | None) -> Tensor:
+    def everywhere(self, history: Tensor) -> Tensor:
         """The output of every padded step [B, T, D]: [B, T, D]."""
-        return self._fed(history + self.attention.everywhere(self.before_attention(history), buckets))
+        return self._fed(history + self.attention.everywhere(self.before_attention(history)))
 
-    def at(self, history: Tensor, last: Tensor, buckets: Tensor | None) -> Tensor:
+    def at(self, history: Tensor, last: Tensor) -> Tensor:
         """The output of step `last` [B] of padded steps [B, T, D]: [B, D]."""
-        attended = self.attention.at(self.before_attention(history), last, buckets)
+        attended = self.attention.at(self.before_attention(history), last)
         return self._fed(step_at(history, last) + attended)
 
     def _fed(self, steps: Tensor) -> Tensor:
@@ -255,7 +253,6 @@ class TransformerUserTower(UserTower):
         nn.init.normal_(self.positions.weight, std=dimension**-0.5)
         self.blocks = nn.ModuleList(Block(dimension, config) for _ in range(config.blocks))
         self.times = TimeLayer(dimension) if config.times else None
-        self.reads_times, self.biases_times = config.reads_times, config.biases_times
         self.dropout = Dropout(config.dropout)
         count = config.interests
         self.pooling = AttentionPooling(dimension, dimension, count) if count > 1 else None
@@ -269,16 +266,11 @@ class TransformerUserTower(UserTower):
         layout = lay_out(histories.starts, histories.ends)
         steps = [self.positions.weight[:length].repeat(count, 1) for count, length in layout.shapes]
         slots = gather_rows(vectors, layout.positions) + torch.cat(steps)
-        buckets: list[Tensor | None] = [None] * len(layout.shapes)
-        if self.reads_times:
-            gaps, clocks = self._times(histories, layout)
-            if self.times is not None:
-                slots = slots + self.times(gaps, clocks)
-            if self.biases_times:
-                buckets = [time_buckets(of_group) for of_group in layout.groups(gaps)]
+        if self.times is not None:
+            slots = slots + self.times(*self._times(histories, layout))
         slots = self.dropout(slots)
         for block in self.blocks:
-            slots = block(slots, layout, buckets)
+            slots = block(slots, layout)
         newest = gather_rows(slots, layout.reads)
         if self.pooling is not None:
             begins = layout.reads + 1 - (histories.ends - histories.starts)
@@ -288,21 +280,17 @@ class TransformerUserTower(UserTower):
 
     def served(self, history: Tensor, length: Tensor, features: Inputs, times: TimeInputs = ()) -> Tensor:
         """User vectors from the newest step. Without interests it alone passes the last block."""
-        last, buckets = length - 1, None
-        if self.reads_times:
-            gaps, clocks = times or [torch.full_like(history[..., 0], UNKNOWN)] * 2
-            if self.times is not None:
-                history = history + self.times(gaps, clocks)
-            if self.biases_times:
-                buckets = time_buckets(gaps)
+        last = length - 1
+        if self.times is not None:
+            history = history + self.times(*(times or [torch.full_like(history[..., 0], UNKNOWN)] * 2))
         history = history + self.positions.weight[: history.shape[1]]
         *before, newest = cast(list[Block], list(self.blocks))
         for block in before:
-            history = block.everywhere(history, buckets)
+            history = block.everywhere(history)
         if self.pooling is None:
-            steps = newest.at(history, last, buckets)
+            steps = newest.at(history, last)
         else:
-            history = newest.everywhere(history, buckets)
+            history = newest.everywhere(history)
             steps = step_at(history, last).unsqueeze(1) + self.pooling.padded(history, length)
         return self._vectors(steps, self.served_features(features))
 

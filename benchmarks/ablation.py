@@ -1,0 +1,112 @@
+"""What each part of an experiment adds, on sets of several kinds: `python -m benchmarks.ablation --json`.
+
+Protocol: as `benchmarks.quality` for a log in order: each user's last item is the test, the one before it
+validation, by which the epoch is chosen; the whole catalog is ranked. Each variant changes one setting of the
+experiment, for the seeds 0, 1 and 2; a row has the means over seeds of NDCG@10 on both parts and HR@10 on the
+test, their spread, and the processor seconds of a training. Logs of fewer events than `s3rec_beauty` train
+with smaller batches. `--resume` goes on after the rows that are kept.
+"""
+
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness import Options, over_seeds, run_rows
+from benchmarks.quality import CONFIG, trained
+from turret.data.prepared import PreparedData
+from turret.data.preparing.prepare import prepare
+from turret.data.reading.schema import PrepareConfig
+from turret.training.config.experiment import load_experiment
+from turret.training.evaluation.evaluation import evaluate
+
+SEEDS = (0, 1, 2)
+METRICS = ("validation", "ndcg@10", "hr@10", "seconds")
+SHARE = "tower.user.filter_share"
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Ablated:
+    """A log and an experiment: `variants` name what differs from it, each with its settings."""
+
+    file: str
+    experiment: str
+    settings: tuple[str, ...]
+    variants: dict[str, tuple[str, ...]]
+
+
+SETS = {
+    "amazon-scientific": Ablated(
+        "interactions.parquet",
+        "transformer_short",
+        ("training.batch_size=256", "training.epochs=60", "training.patience=12"),
+        {
+            "as it is": (),
+            "no filter": (f"{SHARE}=0",),
+            "filter share .5": (f"{SHARE}=0.5",),
+            "filter share .7": (f"{SHARE}=0.7",),
+            "1 block": ("tower.user.blocks=1",),
+            "4 blocks": ("tower.user.blocks=4",),
+        },
+    ),
+    "ml-100k": Ablated(
+        "ratings.parquet",
+        "transformer",
+        ("training.batch_size=256", "training.epochs=40", "training.patience=8"),
+        {
+            "as it is": (),
+            "filter share .3": (f"{SHARE}=0.3",),
+            "filter share .7": (f"{SHARE}=0.7",),
+            "times": ("tower.user.times=true",),
+            "4 blocks": ("tower.user.blocks=4",),
+        },
+    ),
+}
+
+
+def measured(options: Options, data: PreparedData, work: Path, name: str, variant: str) -> Row:
+    """Train every seed of a variant, and test it."""
+    chosen, rows = SETS[name], list[Row]()
+    quick = ("training.epochs=1",) if options.quick else ()
+    for seed in SEEDS[:1] if options.quick else SEEDS:
+        settings = [*chosen.settings, *chosen.variants[variant], *quick, f"training.seed={seed}"]
+        experiment = load_experiment(chosen.experiment, ["training.metric='ndcg@10'", *settings])
+        begun = time.process_time()
+        run, figures = trained(work / f"{name}-{variant}-{seed}", data, experiment)
+        seconds = time.process_time() - begun
+        report = evaluate(run.open_model(data), data, "test", CONFIG)
+        tested = {metric: report["towers"][metric]["mean"] for metric in ("ndcg@10", "hr@10")}
+        rows.append({"validation": figures["validation"], "seconds": seconds, **tested})
+    about = {"set": name, "experiment": chosen.experiment, "variant": variant}
+    return {**about, "settings": chosen.variants[variant], **over_seeds(rows, METRICS), "seeds": len(rows)}
+
+
+def measure(options: Options, kept: list[Row]) -> Iterator[Row]:
+    """Measure the variants that are not kept; a quick run has two of the smaller set."""
+    known = {(row["set"], row["variant"]) for row in kept}
+    for name, chosen in SETS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            work = Path(folder)
+            prepare(PrepareConfig(source=options.data / name / chosen.file), work / "data")
+            data = PreparedData.open(work / "data")
+            for variant in [*chosen.variants][: 2 if options.quick else None]:
+                if (name, variant) not in known:
+                    yield measured(options, data, work, name, variant)
+        if options.quick:
+            return
+
+
+def summary(rows: list[Row]) -> Row:
+    """Validation NDCG@10 of each variant over that of the experiment as it is, by set."""
+    base = {row["set"]: row["validation"]["mean"] for row in rows if not row["settings"]}
+    gains: dict[str, dict[str, float]] = {name: {} for name in base}
+    for row in rows:
+        gains[row["set"]][row["variant"]] = row["validation"]["mean"] / base[row["set"]]
+    return {"over_experiment": gains}
+
+
+if __name__ == "__main__":
+    run_rows(measure, summary)
