@@ -81,6 +81,15 @@ def test_a_call_of_the_client_is_shown_as_it_is_called(reference: dict[str, str]
     assert "Call[" not in page.replace("call: Call[Answered]", "")
 
 
+def test_the_answer_of_each_call_of_the_client_is_described(reference: dict[str, str]) -> None:
+    """Those of the versions and of the admin calls, too."""
+    page = reference["reference_client.md"]
+    returned = set(re.findall(r"-> (\w+Answer)$", page, re.MULTILINE))
+    assert {"RecommendAnswer", "VersionAnswer"} <= returned
+    titles = {title.rpartition(".")[2] for title in re.findall(r"^## (.+)$", page, re.MULTILINE)}
+    assert returned - titles == set()
+
+
 def explained(first: "dict[str, list[int]]", *, second: str = "a, b") -> "int | None":
     """Return a number.
 
