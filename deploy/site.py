@@ -23,6 +23,7 @@ FRONT, DOCUMENTS = "index.md", "documents.md"
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(((?!https?://|#)[^)]+)\)")
 _SOURCE = re.compile(r'\b(src|srcset)="((?!https?://)[^"]+)"')
 _PAGE = re.compile(r"^\| \[([^\]]+)\]\((\w+\.md)\)", re.MULTILINE)
+_HEAD = re.compile(r"\A---\n.*?\n---\n+", re.DOTALL)
 _SECTION = re.compile(r"^\| ([^|\[]+?) \| \|$", re.MULTILINE)
 
 
@@ -62,6 +63,8 @@ def write_sources(work: Path) -> list[dict[str, object]]:
     """Write the configuration and the pages; return the navigation."""
     shutil.rmtree(work, ignore_errors=True)
     (work / "docs").mkdir(parents=True)
+    settings = (ROOT / "deploy" / "site.toml").read_text("utf-8")
+    project = tomllib.loads(settings)["project"]
     files = [path for path in sorted((ROOT / "docs").iterdir()) if path.is_file()]
     moved = {path: path.name for path in files}
     moved |= {ROOT / "README.md": FRONT, ROOT / "docs" / "README.md": DOCUMENTS}
@@ -69,13 +72,13 @@ def write_sources(work: Path) -> list[dict[str, object]]:
     for path, name in moved.items():
         if path.suffix == ".md":
             text = within_site(path.read_text("utf-8"), path.parent, moved)
+            text = (f"---\ntitle: {project['site_description']}\n---\n\n" if name == FRONT else "") + text
             (work / "docs" / name).write_text(text, "utf-8")
         else:
             shutil.copy(path, work / "docs" / name)
     reference = write_reference(work / "docs")
     pages = navigation((ROOT / "docs" / "README.md").read_text("utf-8"))
     pages.append({"Reference": [{title: name} for name, title in reference.items()]})
-    settings = (ROOT / "deploy" / "site.toml").read_text("utf-8")
     # With this separator it is an inline table of TOML.
     nav = json.dumps(pages, ensure_ascii=False, separators=(", ", " = "))
     marked = settings.replace("[project.theme]", f"nav = {nav}\n\n[project.theme]", 1)
@@ -86,7 +89,7 @@ def write_sources(work: Path) -> list[dict[str, object]]:
 def write_texts(work: Path, site: Path, sections: list[dict[str, object]]) -> None:
     """Write the Markdown of the pages, llms.txt and llms-full.txt into the site."""
     names = re.findall(r"\w+\.md", json.dumps(sections))
-    texts = {name: (work / "docs" / name).read_text("utf-8") for name in names}
+    texts = {name: _HEAD.sub("", (work / "docs" / name).read_text("utf-8")) for name in names}
     for name, text in texts.items():
         (site / name).write_text(text, "utf-8")
     project = tomllib.loads((work / "zensical.toml").read_text("utf-8"))["project"]
