@@ -24,7 +24,7 @@ from turret.training.evaluation.evaluation import evaluate
 
 SEEDS = (0, 1, 2)
 METRICS = ("validation", "ndcg@10", "hr@10", "seconds")
-SHARE = "tower.user.filter_share"
+SHARE, LOSS = "tower.user.filter_share", "objective.loss"
 Row = dict[str, Any]
 
 
@@ -47,8 +47,7 @@ SETS = {
             "as it is": (),
             "no filter": (f"{SHARE}=0",),
             "filter share .5": (f"{SHARE}=0.5",),
-            "filter share .7": (f"{SHARE}=0.7",),
-            "1 block": ("tower.user.blocks=1",),
+            "no smoothing": (f"{LOSS}={{kind='full_softmax', smoothing=0}}",),
             "4 blocks": ("tower.user.blocks=4",),
         },
     ),
@@ -60,8 +59,8 @@ SETS = {
             "as it is": (),
             "filter share .3": (f"{SHARE}=0.3",),
             "filter share .7": (f"{SHARE}=0.7",),
+            "smoothing .1": (f"{LOSS}={{kind='full_softmax', smoothing=0.1}}",),
             "times": ("tower.user.times=true",),
-            "4 blocks": ("tower.user.blocks=4",),
         },
     ),
 }

@@ -21,7 +21,8 @@ def llms_txt(
         for name, pages in section.items():
             lines += ["", f"## {name}", ""]
             for entry in pages if isinstance(pages, list) else []:
-                words, page = next(iter(entry.items())) if isinstance(entry, dict) else ("The index", entry)
+                named = entry if isinstance(entry, dict) else {"The front page": entry}
+                words, page = next(iter(named.items()))
                 lines.append(f"- [{words}]({page})" + (f": {about[page]}" if about.get(page) else ""))
     return "\n".join(lines) + "\n"
 

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 import turret
 from turret import client
-from turret.client import answers
+from turret.client import answers, version_answers
 from turret.data.extras import kind_of
 from turret.training import Estimator, GivenNegatives
 from turret.training.losses.registry import LOSSES
@@ -46,23 +46,24 @@ def write_reference(folder: Path) -> dict[str, str]:
 
 
 def _of_turret() -> Iterator[str]:
-    yield "What these calls do one after the other is in [Python](python.md)."
+    yield "[Python](python.md) shows these calls one after the other."
     for name in sorted(turret.__all__):
         if name != "__version__":
             yield from described(f"turret.{name}", getattr(turret, name))
 
 
 def _of_client() -> Iterator[str]:
-    yield "What these calls are for is in [the client](client.md) and [serving](serving.md)."
+    yield "[The client](client.md) and [serving](serving.md) show these calls."
     for name in client.__all__:
         yield from described(f"turret.client.{name}", getattr(client, name))
-    for model in (value for value in vars(answers).values() if inspect.isclass(value)):
-        if model.__module__ == answers.__name__ and issubclass(model, BaseModel) and model.model_fields:
-            yield from described(f"turret.client.answers.{model.__name__}", model)
+    for module in (answers, version_answers):
+        for model in (value for value in vars(module).values() if inspect.isclass(value)):
+            if model.__module__ == module.__name__ and issubclass(model, BaseModel) and model.model_fields:
+                yield from described(f"{module.__name__}.{model.__name__}", model)
 
 
 def _of_estimators() -> Iterator[str]:
-    yield "Which of them to take is in [losses and samplers](estimators.md)."
+    yield "[Losses and samplers](estimators.md) has the choice for each kind of data."
     yield from described("turret.training.Estimator", Estimator)
     yield from described("turret.training.GivenNegatives", GivenNegatives)
     for module, registry in (("losses", LOSSES), ("samplers", SAMPLERS)):
@@ -78,7 +79,7 @@ def _of_estimators() -> Iterator[str]:
 def described(name: str, value: Any) -> Iterator[str]:
     """The heading, the signature and the docstring of a public name; of a class its public methods, too."""
     yield f"## {name}"
-    short = name.removeprefix("turret.client.").removeprefix("turret.training.").removeprefix("answers.")
+    short = re.sub(r"^turret\.(?:client\.(?:\w*answers\.)?|training\.)", "", name)
     is_class, is_error = inspect.isclass(value), inspect.isclass(value) and issubclass(value, Exception)
     if not is_class:
         yield fenced(signature(short, value))

@@ -162,9 +162,9 @@ def recommend(
         elif user is not None:
             request["user_id"] = user
         answer = client.recommend(**request)
-        if items is None and user is not None:
-            words = recommending.stored_history(client, user)
         title = None if as_json else recommending.title_field(client)
+        if items is None and user is not None and not as_json:
+            words = recommending.stored_history(client, user, title)
     if descriptions:
         words = [*map(recommending.item_text, words, descriptions, [title] * len(words))]
     recommending.print_answer(answer, recommending.recommendations(answer, words, title), as_json)

@@ -4,6 +4,7 @@ Each step is a process of its own, so that its memory is free before the next on
 """
 
 import json
+import os
 import shlex
 import shutil
 import signal
@@ -25,6 +26,8 @@ from turret.data.errors import TurretError
 app = typer.Typer(rich_markup_mode="markdown")
 
 WORK, SETS = Path("var/demo"), Path("var/data")
+# The demo deletes these of an earlier one, and nothing else in its folder.
+_MADE = ("shop", "prepared", "run", "bundles", "history*.sqlite*")
 _TURRET = (sys.executable, "-m", "turret")
 _LAST_PORT = 65_534  # the admin calls have the next one
 
@@ -50,7 +53,7 @@ def demo(
         int, typer.Option(min=1, max=_LAST_PORT, help="Of the service; the admin calls have the next one.")
     ] = 8000,
 ) -> None:
-    """Prepare, train, evaluate, export and serve, and print an answer; it replaces the folder var/demo.
+    """Prepare, train, evaluate, export and serve, and print an answer; it replaces its files in var/demo.
 
     Example: `turret demo orders.csv --prepare "--user customer --item sku --time ordered_at"`
     """
@@ -58,8 +61,8 @@ def demo(
     given = _words_of(options) or log.options
     _check_ports(port)
     signal.signal(signal.SIGTERM, _end)
-    shutil.rmtree(WORK, ignore_errors=True)
-    WORK.mkdir(parents=True)
+    WORK.mkdir(parents=True, exist_ok=True)
+    _clear(WORK)
     if log.made_by:
         _run(*log.made_by)
     _run("data", "prepare", log.path, "--to", WORK / "prepared", *given)
@@ -74,8 +77,7 @@ def demo(
         _run("recommend", "--user", user, "--url", url, "--wait", 30)
         if not once:
             _say_what_next(url, user)
-            with suppress(KeyboardInterrupt):
-                service.wait()
+            _await_end(service)
 
 
 @dataclass(frozen=True)
@@ -99,8 +101,17 @@ def _log_of(source: str | None) -> _Log:
     if not Path(source).exists():
         raise DemoError(f"{source} is neither a file or folder nor one of {', '.join(DATASETS)}")
     if Path(source).resolve().is_relative_to(WORK.resolve()):
-        raise DemoError(f"{source} would be deleted with {WORK}, which the demo replaces; copy it elsewhere")
+        raise DemoError(f"{source} is in {WORK}, whose files the demo replaces; copy it elsewhere")
     return _Log(Path(source), options=("--on-bad", "drop"))  # dropped rows are counted and shown
+
+
+def _clear(folder: Path) -> None:
+    """Delete what an earlier demo has made in `folder`."""
+    for path in (path for pattern in _MADE for path in folder.glob(pattern)):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 def _words_of(options: str) -> list[str]:
@@ -116,19 +127,20 @@ def _words_of(options: str) -> list[str]:
 
 def _check_ports(port: int) -> None:
     """Raise DemoError for a taken port: before the training, and not after it."""
-    for wanted in (port, port + 1):
+    for wanted, calls in ((port, "the calls"), (port + 1, "the admin calls")):
         try:
             socket.create_server(("127.0.0.1", wanted)).close()
         except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else str(error)
             raise DemoError(
-                f"port {wanted} can't be had ({error.strerror}); stop its user, or choose another one: "
-                "turret demo --port 8010"
+                f"port {wanted}, of {calls}, can't be had ({reason}); stop its user, or choose another one "
+                f"whose next is free, too: turret demo --port {port + 10 if port < 60_000 else 8000}"
             ) from None
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:
-    """End in order on SIGTERM: the service is stopped on the way out."""
-    raise typer.Exit
+    """End in order on SIGTERM, with its usual exit status: the service is stopped on the way out."""
+    raise typer.Exit(128 + number)
 
 
 def _run(*words: object) -> None:
@@ -149,6 +161,13 @@ def _serving(*words: object) -> "Iterator[subprocess.Popen[bytes]]":
             yield process
         finally:
             process.terminate()
+
+
+def _await_end(service: "subprocess.Popen[bytes]") -> None:
+    """Wait until Ctrl-C or SIGTERM; raise DemoError for a service that ends by itself."""
+    with suppress(KeyboardInterrupt, typer.Exit):
+        status = service.wait()
+        raise DemoError(f"turret serve ended with status {status}, and the demo with it")
 
 
 def _first_user(folder: Path) -> str:

@@ -107,8 +107,11 @@ def title_field(client: Client) -> str | None:
         return None
 
 
-def stored_history(client: Client, user: str) -> list[str]:
-    """The ids of a user's stored history, oldest first; empty, with a notice, if the key may not read it."""
+def stored_history(client: Client, user: str, title: str | None = None) -> list[str]:
+    """A user's stored history, oldest first: the newest items formatted with their fields, the others as ids.
+
+    It is empty, with a notice, if the key may not read it.
+    """
     try:
         events = client.user(user).events
     except AnswerError as error:
@@ -116,4 +119,10 @@ def stored_history(client: Client, user: str) -> list[str]:
             raise
         print("the stored history isn't shown: it needs a key of the scope write", file=sys.stderr)
         return []
-    return [str(event.item_id) for event in events]
+    used = [str(event.item_id) for event in events]
+    newest = used[-_SHOWN_HISTORY:]
+    if not newest:
+        return []
+    known = client.find_items(ids=[*dict.fromkeys(newest)]).items
+    fields = {str(item.id): item.fields for item in known}
+    return used[: -len(newest)] + [item_text(item, fields.get(item, {}), title) for item in newest]

@@ -18,9 +18,12 @@ from turret.training.samplers.registry import SAMPLERS
 
 
 def test_the_navigation_of_the_site_has_every_page_once() -> None:
+    """README.md is the first of them, and docs/README.md has another name beside it."""
     sections = navigation((ROOT / "docs" / "README.md").read_text("utf-8"))
     names = re.findall(r"[\w-]+\.md", json.dumps(sections))
-    assert sorted(names) == sorted([*(path.name for path in (ROOT / "docs").glob("*.md")), "start.md"])
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    assert names[0] == "index.md"
+    assert sorted(names) == sorted([*pages, "index.md", "documents.md"])
 
 
 def test_the_site_names_the_licence_of_the_package() -> None:
@@ -78,6 +81,15 @@ def test_a_call_of_the_client_is_shown_as_it_is_called(reference: dict[str, str]
     assert "Call[" not in page.replace("call: Call[Answered]", "")
 
 
+def test_the_answer_of_each_call_of_the_client_is_described(reference: dict[str, str]) -> None:
+    """Those of the versions and of the admin calls, too."""
+    page = reference["reference_client.md"]
+    returned = set(re.findall(r"-> (\w+Answer)$", page, re.MULTILINE))
+    assert {"RecommendAnswer", "VersionAnswer"} <= returned
+    titles = {title.rpartition(".")[2] for title in re.findall(r"^## (.+)$", page, re.MULTILINE)}
+    assert returned - titles == set()
+
+
 def explained(first: "dict[str, list[int]]", *, second: str = "a, b") -> "int | None":
     """Return a number.
 
@@ -110,11 +122,11 @@ def test_a_docstring_becomes_markdown() -> None:
 def test_the_texts_for_language_models_have_every_page() -> None:
     """The index is in the form of llmstxt.org: a title, a summary, and sections of links with notes."""
     sections: list[dict[str, object]] = [
-        {"Turret": ["README.md", {"Start": "start.md"}]},
+        {"Turret": ["index.md", {"Start": "start.md"}]},
         {"More": [{"Data": "d.md"}]},
     ]
     assert llms_txt("Turret", "A summary.", sections, {"d.md": "of logs"}) == (
-        "# Turret\n\n> A summary.\n\n## Turret\n\n- [The index](README.md)\n- [Start](start.md)\n\n"
+        "# Turret\n\n> A summary.\n\n## Turret\n\n- [The front page](index.md)\n- [Start](start.md)\n\n"
         "## More\n\n- [Data](d.md): of logs\n"
     )
     assert (

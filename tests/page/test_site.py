@@ -12,7 +12,7 @@ import pytest
 from deploy.site import build
 from tests.page.conftest import View
 
-PAGES = ("index.html", "start.html", "serving.html", "reference_client.html")
+PAGES = ("index.html", "documents.html", "serving.html", "reference_client.html")
 # The step of a picture whose text leaves its box, or null.
 TOO_LONG = """() => [...document.querySelectorAll('.step')].find(step => {
   const box = step.querySelector('rect').getBBox();
@@ -69,15 +69,16 @@ def test_pages_are_dark_for_those_who_prefer_it_and_fit_a_narrow_screen(view: Vi
 
 @pytest.mark.process
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_first_steps_show_their_pictures_in_the_colours_of_the_reader(
+def test_the_front_page_shows_its_pictures_in_the_colours_of_the_reader(
     browser: Any, address: str, scheme: str
 ) -> None:
     context = browser.new_context(color_scheme=scheme, viewport={"width": 390, "height": 800})
-    view = View(context.new_page(), address).open("start.html")
+    view = View(context.new_page(), address).open("index.html")
     view.page.wait_for_load_state("networkidle")
     shown = view.page.evaluate("[...document.images].map(image => [image.currentSrc, image.naturalWidth])")
     assert {Path(source).name for source, _ in shown} == {f"overview_{scheme}.svg", f"page_{scheme}.gif"}
     assert all(width > 300 for _, width in shown)
+    assert view.page.title() == "From a log of who-used-what to a service that answers what next - Turret"
     view.check()
     context.close()
 

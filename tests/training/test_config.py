@@ -194,6 +194,11 @@ CASES: dict[str, Case] = {
         ["mask_known = true masks candidates", "set mask_known = false"],
         {"objective": {"loss": "binary_cross_entropy", "candidates": "given", "mask_known": True}},
     ),
+    "a smoothed label of absolute scores": (
+        {"objective": {"loss": {"kind": "full_softmax", "smoothing": 0.1}}, "tower.scoring": ABSOLUTE},
+        ["smoothing = 0.1 reads the mean of signed scores", "absolute = false, or smoothing = 0"],
+        {"objective": {"loss": {"kind": "full_softmax", "smoothing": 0.1}}},
+    ),
     "squares that are ranked with signs": (
         {"objective": {"loss": "spherical_softmax"}},
         ["ignores the sign of a score", "set tower.scoring.absolute = true, or loss = 'full_softmax'"],

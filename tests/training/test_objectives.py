@@ -357,6 +357,41 @@ def test_examples_of_one_window_share_the_sum_over_the_catalog(shop: PreparedDat
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("mask_known", [False, True], ids=["all", "known masked"])
+def test_a_smoothed_label_is_shared_by_all_candidates(shop: PreparedData, mask_known: bool) -> None:
+    """Loss and gradients are the cross entropy with the smoothed label, of which masked items get none."""
+    smoothing, user = 0.3, {"ordered": False, "leave_out": False, "last_item": False, "dropout": 0.0}
+    loss = {"kind": "full_softmax", "smoothing": smoothing}
+    settings = {
+        "tower": {"dimension": 8, "user": user, "scoring": {"item_bias": True}},
+        "objective": {"loss": loss, "mask_known": mask_known},
+    }
+    experiment = ExperimentConfig.model_validate(settings)
+    model = build_model(experiment, shop)
+    batch = next(TrainingBatches.of(experiment, shop, 200).epoch(stream(0, "order", 0)))
+    batch = replace(batch, weights=torch.rand(len(batch.targets), generator=torch.manual_seed(0)))
+    objective = build_objective(experiment, shop, torch.device("cpu"))
+    out = model_loss(objective, model, batch, stream(0, "draw", 0))
+
+    items = model.catalog_vectors()
+    users = model.user_vectors(batch.histories, items[batch.histories.rows])
+    scores = users @ items.T / experiment.tower.scoring.temperature
+    is_candidate = torch.ones_like(scores, dtype=torch.bool)
+    if mask_known:
+        is_candidate = ~seen_items(batch).among(torch.arange(len(items)))
+        is_candidate[torch.arange(len(scores)), batch.targets] = True
+        assert not is_candidate.all()
+    labels = smoothing * is_candidate / is_candidate.sum(dim=1, keepdim=True)
+    labels[torch.arange(len(scores)), batch.targets] += 1.0 - smoothing
+    logs = scores.masked_fill(~is_candidate, -1e9).log_softmax(dim=1)
+    losses = -(labels * logs.masked_fill(~is_candidate, 0.0)).sum(dim=1)
+    expected = (losses * batch.weights).sum() / batch.weights.sum()
+    torch.testing.assert_close(out.loss, expected, rtol=1e-5, atol=1e-6)
+    slopes = [torch.autograd.grad(value, list(model.parameters())) for value in (out.loss, expected)]
+    for one, other in zip(*slopes, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.parametrize("scale", [1.0, 20.0])
 def test_log_counts_keep_their_bits_beside_scores_of_eight(scale: float) -> None:
     """Without the compiled loop, as on a GPU: log Z of bfloat16 scores has the rounding of float32 alone.

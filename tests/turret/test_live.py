@@ -128,6 +128,19 @@ def test_a_key_that_may_only_ask_shows_no_stored_history(
         recommending.stored_history(Client(URL), "ann")
 
 
+def test_the_stored_history_is_shown_by_the_titles_of_its_newest_items(server: Server) -> None:
+    """Who does not know the ids can judge the answer; an item that the service does not know keeps its id."""
+    used = [*range(12), 7, "gone"]
+    events = [{"event_id": "e", "item_id": item, "time": UNTIL, "kind": None} for item in used]
+    known = {"version": "v1", "items": [{"id": 7, "fields": TITLED, "training_events": 3}]}
+    server.answers = [(200, {"user_id": "ann", "total": 14, "events": events}), (200, known)]
+    shown = recommending.stored_history(Client(URL), "ann", "title")
+    assert shown[:8] == ["0", "1", "2", "3", "4", "5", "6", "Amélie (drama, war) [7]"]
+    assert shown[-2:] == ["Amélie (drama, war) [7]", "gone"]
+    (call,) = server.requests[1:]
+    assert call[1] == "/v1/items?" + "&".join(f"id={item}" for item in (*range(4, 12), "gone"))
+
+
 def cells(printed: str) -> list[list[str]]:
     lines = [line for line in printed.splitlines() if line.startswith("│")]
     return [[cell.strip() for cell in line.strip("│").split("│")] for line in lines]

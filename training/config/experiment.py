@@ -16,6 +16,7 @@ from turret.tower.towers.config import TowerConfig
 from turret.tower.towers.user import SETS
 from turret.training.config.metric import AUC, RANKING_METRIC
 from turret.training.errors import TrainingError
+from turret.training.losses.catalog import SmoothedSettings
 from turret.training.losses.registry import LOSSES, LossConfig
 from turret.training.objectives.contract import LossSettings
 from turret.training.samplers.core.settings import SamplerSettings
@@ -113,6 +114,11 @@ def scoring_refusal(
         return (
             f"{name} ignores the sign of a score, so items must be ranked by absolute scores; "
             "set tower.scoring.absolute = true, or loss = 'full_softmax'"
+        )
+    if scoring.absolute and isinstance(loss, SmoothedSettings) and loss.smoothing:
+        return (
+            f"{name} with smoothing = {loss.smoothing:g} reads the mean of signed scores; set "
+            "tower.scoring.absolute = false, or smoothing = 0"
         )
     if scoring.absolute and sampler is not None and not sampler.symmetric:
         return (

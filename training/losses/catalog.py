@@ -10,6 +10,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from turret.tower.config import ScoringConfig
 from turret.tower.kernels.elementwise import gather_rows
 from turret.tower.towers.model import cross_scores, paired_scores, signed_or_absolute
 from turret.training.losses.loss import loss
@@ -41,6 +42,15 @@ class CatalogLossSettings(LossSettings, ABC):
         return CatalogObjective(self, context.mask_seen)
 
 
+class SmoothedSettings(CatalogLossSettings, ABC):
+    """A softmax over the catalog whose label may be smoothed (Szegedy et al. 2016, section 7).
+
+    The positive keeps `1 - smoothing` of the label, and all candidates share the rest.
+    """
+
+    smoothing: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+
+
 class CatalogObjective(Objective):
     """Every item of the catalog is a candidate; nothing is drawn.
 
@@ -54,6 +64,7 @@ class CatalogObjective(Objective):
         super().__init__()
         self.loss = loss.build()
         self.blocked = loss.blocked
+        self.smoothing = loss.smoothing if isinstance(loss, SmoothedSettings) else 0.0
         self.mask_seen = mask_seen
         self.shares_users = loss.blocked and not mask_seen
 
@@ -90,16 +101,39 @@ class CatalogObjective(Objective):
         loss = blocked_softmax(
             users, positive[first], together, hits, items, None, examples.scoring, self.products
         )
-        others = together @ positive[first] - (1.0 - examples.lesson_weight) * (shares @ positive)
+        others = together @ positive[first] - shares @ positive
+        if self.smoothing:
+            means = mean_scores(users, positive[first], hits, items, examples.scoring)
+            others = others + self.smoothing * (shares @ positive - together @ means)
         if examples.lesson is not None:
             tempered = users / examples.scoring.temperature
             expected = expected_scores(tempered, items, together, examples.lesson, self.products)
-            others = others - examples.lesson_weight * expected
+            others = torch.lerp(others, together @ positive[first] - expected, examples.lesson_weight)
         masked = examples.positives.new_tensor(len(hits[0]) - len(users))
         return StepLoss(loss + others, masked, examples.weights.sum())
 
 
-@loss("full_softmax", CatalogLossSettings, blocked=True)
+def mean_scores(
+    users: Tensor, positive: Tensor, hits: tuple[Tensor, Tensor], items: Tensor, scoring: ScoringConfig
+) -> Tensor:
+    """The mean score of each user over its positive and the items that are not masked: [U].
+
+    Args:
+        users: [U, D].
+        positive: [U], the signed scores of the positives.
+        hits: the users and the items of masked pairs, int64 [L] each, the positives among them.
+        items: [N, D], those of the whole catalog; scores are linear in their sum.
+        scoring: the scoring, without `absolute`.
+    """
+    total = cross_scores(users, items.sum(dim=0, keepdim=True), scoring)[:, 0]
+    of_users, rows = hits
+    scores = paired_scores(gather_rows(users, of_users), gather_rows(items, rows), scoring)
+    masked = torch.zeros_like(total).index_add(0, of_users, scores)
+    counts = torch.bincount(of_users, minlength=len(users))
+    return (total - masked + positive) / (len(items) - counts + 1)
+
+
+@loss("full_softmax", SmoothedSettings, blocked=True)
 def full_softmax(scores: Tensor, positives: Tensor) -> Tensor:
     """log sum_i exp s_i - s_y over the whole catalog.
 
