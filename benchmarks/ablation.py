@@ -3,8 +3,8 @@
 Protocol: as `benchmarks.quality` for a log in order: each user's last item is the test, the one before it
 validation, by which the epoch is chosen; the whole catalog is ranked. Each variant changes one setting of the
 experiment, for the seeds 0, 1 and 2; a row has the means over seeds of NDCG@10 on both parts and HR@10 on the
-test, their spread, and the processor seconds of a training. Logs of fewer events than `s3rec_beauty` train
-with smaller batches. `--resume` goes on after the rows that are kept.
+test, their spread, and the processor seconds of a training (without those of its teachers). Logs of fewer
+events than `s3rec_beauty` train with smaller batches. `--resume` goes on after the rows that are kept.
 """
 
 import tempfile
@@ -21,10 +21,13 @@ from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 from turret.training.config.experiment import load_experiment
 from turret.training.evaluation.evaluation import evaluate
+from turret.training.run import Run
 
-SEEDS = (0, 1, 2)
+SEEDS, TEACHING = (0, 1, 2), (3, 4, 5)
 METRICS = ("validation", "ndcg@10", "hr@10", "seconds")
 SHARE, LOSS = "tower.user.filter_share", "objective.loss"
+AS_IT_IS = "as it is"
+TAUGHT = "3 teachers"  # of other seeds, as the experiment is
 Row = dict[str, Any]
 
 
@@ -44,11 +47,12 @@ SETS = {
         "transformer_short",
         ("training.batch_size=256", "training.epochs=60", "training.patience=12"),
         {
-            "as it is": (),
+            AS_IT_IS: (),
             "no filter": (f"{SHARE}=0",),
             "filter share .5": (f"{SHARE}=0.5",),
             "no smoothing": (f"{LOSS}={{kind='full_softmax', smoothing=0}}",),
             "4 blocks": ("tower.user.blocks=4",),
+            TAUGHT: (),
         },
     ),
     "ml-100k": Ablated(
@@ -56,7 +60,7 @@ SETS = {
         "transformer",
         ("training.batch_size=256", "training.epochs=40", "training.patience=8"),
         {
-            "as it is": (),
+            AS_IT_IS: (),
             "filter share .3": (f"{SHARE}=0.3",),
             "filter share .7": (f"{SHARE}=0.7",),
             "smoothing .1": (f"{LOSS}={{kind='full_softmax', smoothing=0.1}}",),
@@ -69,12 +73,17 @@ SETS = {
 def measured(options: Options, data: PreparedData, work: Path, name: str, variant: str) -> Row:
     """Train every seed of a variant, and test it."""
     chosen, rows = SETS[name], list[Row]()
-    quick = ("training.epochs=1",) if options.quick else ()
+    settings = [*chosen.settings, *chosen.variants[variant], "training.metric='ndcg@10'"]
+    settings += ["training.epochs=1"] if options.quick else []
+
+    def trained_with(seed: int, *more: str) -> tuple[Run, Row]:
+        experiment = load_experiment(chosen.experiment, [*settings, f"training.seed={seed}", *more])
+        return trained(work / f"{name}-{variant}-{seed}", data, experiment)
+
+    teachers = [str(trained_with(seed)[0].folder) for seed in TEACHING] if variant == TAUGHT else []
     for seed in SEEDS[:1] if options.quick else SEEDS:
-        settings = [*chosen.settings, *chosen.variants[variant], *quick, f"training.seed={seed}"]
-        experiment = load_experiment(chosen.experiment, ["training.metric='ndcg@10'", *settings])
         begun = time.process_time()
-        run, figures = trained(work / f"{name}-{variant}-{seed}", data, experiment)
+        run, figures = trained_with(seed, f"training.teacher={teachers}")
         seconds = time.process_time() - begun
         report = evaluate(run.open_model(data), data, "test", CONFIG)
         tested = {metric: report["towers"][metric]["mean"] for metric in ("ndcg@10", "hr@10")}
@@ -100,7 +109,7 @@ def measure(options: Options, kept: list[Row]) -> Iterator[Row]:
 
 def summary(rows: list[Row]) -> Row:
     """Validation NDCG@10 of each variant over that of the experiment as it is, by set."""
-    base = {row["set"]: row["validation"]["mean"] for row in rows if not row["settings"]}
+    base = {row["set"]: row["validation"]["mean"] for row in rows if row["variant"] == AS_IT_IS}
     gains: dict[str, dict[str, float]] = {name: {} for name in base}
     for row in rows:
         gains[row["set"]][row["variant"]] = row["validation"]["mean"] / base[row["set"]]

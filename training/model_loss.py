@@ -1,7 +1,7 @@
 """The loss of a batch under two towers: the objective of an experiment, on prepared data."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -9,12 +9,13 @@ from torch import Tensor
 
 from turret.data.prepared import PreparedData
 from turret.tower.kernels.elementwise import gather_rows
+from turret.tower.layers.packed import PackedHistories
 from turret.tower.towers.model import TwoTowers
 from turret.training.batches.batches import Batch, PreparedStatistics, negative_count
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.distributed import WORLD, World
 from turret.training.errors import TrainingError
-from turret.training.objectives.contract import Examples, ItemEncoder, Objective, SeenItems, StepLoss
+from turret.training.objectives.contract import Examples, ItemEncoder, Lesson, Objective, SeenItems, StepLoss
 from turret.training.objectives.sampled import PairsObjective
 from turret.training.samplers.core.contract import GatheredBatch
 from turret.training.samplers.core.settings import BuildContext
@@ -80,9 +81,9 @@ def model_loss(
     model: TwoTowers,
     batch: Batch,
     random: np.random.Generator,
-    teachers: Any = None,
+    lesson: Callable[[PackedHistories], Lesson] | None = None,
 ) -> StepLoss:
-    """The loss of a batch; candidates are drawn with `random`.
+    """The loss of a batch; candidates are drawn with `random`, and `lesson` gives that of its teachers.
 
     With several processes, `batch` is the part of this one; candidates from the batch come from all parts.
     """
@@ -117,8 +118,7 @@ def model_loss(
         negative_weights=batch.negative_weights,
         gathered=gathered,
         propensities=batch.propensities,
-        lesson=None if teachers is None else teachers.lesson(windows),
-        lesson_weight=0.0 if teachers is None else teachers.weight,
+        lesson=None if lesson is None else lesson(windows),
     )
     loss: StepLoss = objective(examples, random)
     return loss

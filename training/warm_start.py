@@ -71,12 +71,13 @@ class ParentBundle:
             )
 
     def experiment(self, values: Mapping[str, object] | None = None) -> ExperimentConfig:
-        """The bundle's experiment, without its own `training.since`, with other values by dotted names.
+        """The bundle's experiment, without its start time and teachers, with other values by dotted names.
 
-        That start time selected the events that were new to the bundle. Raises ConfigurationError for an
-        unknown or contradictory setting.
+        `training.since` selected the events that were new to the bundle, and `training.teacher` knows other
+        data. Raises ConfigurationError for an unknown or contradictory setting.
         """
-        settings = {**self.settings, "training": {**self.settings.get("training", {}), "since": None}}
+        own = {"since": None, "teacher": ()}
+        settings = {**self.settings, "training": {**self.settings.get("training", {}), **own}}
         return override(ExperimentConfig, settings, values, self.folder / EXPERIMENT)
 
     @property

@@ -194,6 +194,20 @@ CASES: dict[str, Case] = {
         ["mask_known = true masks candidates", "set mask_known = false"],
         {"objective": {"loss": "binary_cross_entropy", "candidates": "given", "mask_known": True}},
     ),
+    "teachers of a sample": (
+        {"training": {"teacher": ["var/teacher"]}},
+        ["training.teacher is a label over the whole catalog; set objective.loss = 'full_softmax'"],
+        {"objective": {"loss": "full_softmax"}, "training": {"teacher": ["var/teacher"]}},
+    ),
+    "teachers of several interests": (
+        {
+            "objective": {"loss": "full_softmax"},
+            "tower.user": {"kind": "transformer", "interests": 2},
+            "training": {"teacher": ["var/teacher"]},
+        },
+        ["a label of one vector for a history; set tower.user.interests = 1"],
+        {"objective": {"loss": "full_softmax"}, "training": {"teacher": ["var/teacher"]}},
+    ),
     "a smoothed label of absolute scores": (
         {"objective": {"loss": {"kind": "full_softmax", "smoothing": 0.1}}, "tower.scoring": ABSOLUTE},
         ["smoothing = 0.1 reads the mean of signed scores", "absolute = false, or smoothing = 0"],

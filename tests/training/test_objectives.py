@@ -22,8 +22,9 @@ from turret.training.losses.loss import loss, settings_of
 from turret.training.losses.sampled import sampled_softmax
 from turret.training.model_loss import build_objective, model_loss, seen_items
 from turret.training.objectives.blocked import blocked_softmax, tensor_masses_
-from turret.training.objectives.contract import Examples, SeenItems
+from turret.training.objectives.contract import Examples, Lesson, SeenItems
 from turret.training.objectives.sampled import DrawLossSettings, SampledObjective, candidate_scores
+from turret.training.objectives.taught import expected_scores
 from turret.training.randomness import stream
 from turret.training.run import build_model
 from turret.training.samplers.core.contract import Draw, DrawContext, Sampler
@@ -355,6 +356,26 @@ def test_examples_of_one_window_share_the_sum_over_the_catalog(shop: PreparedDat
     slopes = [torch.autograd.grad(loss, list(model.parameters())) for loss in (out.loss, expected)]
     for one, other in zip(*slopes, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("held", [1, 2 * 37, 10**6])
+@pytest.mark.parametrize("scale", [0.0, 1.0, 1000.0])
+def test_the_scores_that_teachers_expect_are_a_mean_under_their_softmax(
+    held: int, scale: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Value and gradients of both sides, in blocks of any size; the teachers get no gradient."""
+    monkeypatch.setattr("turret.training.objectives.taught.HELD", held)
+    users, items, _ = vectors(1.0)
+    random = torch.Generator().manual_seed(3)
+    taught = [
+        scale * torch.randn(len(part), 11, generator=random, dtype=torch.float64) for part in (users, items)
+    ]
+    ours = expected_scores(users, items, WEIGHTS, Lesson(taught[0], taught[1], 0.5))
+    theirs = WEIGHTS @ ((taught[0] @ taught[1].T).softmax(dim=1) * (users @ items.T)).sum(dim=1)
+    torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
+    slopes = [torch.autograd.grad(2.0 * value, [users, items]) for value in (ours, theirs)]
+    for one, other in zip(*slopes, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("mask_known", [False, True], ids=["all", "known masked"])

@@ -16,13 +16,15 @@ from torch import Tensor, nn
 from tests.training.conftest import check_resumed, train_and_keep
 from turret.data.prepared import PreparedData
 from turret.training.batches.batches import Batch
-from turret.training.config.experiment import ExperimentConfig
+from turret.training.config.experiment import ExperimentConfig, with_settings
 from turret.training.errors import DivergenceError, TrainingError
 from turret.training.loop import trainer as module
 from turret.training.loop.average import UPDATES_AN_EPOCH
 from turret.training.loop.optimiser import Optimiser, RowAdam
+from turret.training.loop.teachers import refusal
 from turret.training.loop.train import train
 from turret.training.loop.trainer import Trainer
+from turret.training.model_loss import model_loss
 from turret.training.objectives.contract import StepLoss
 from turret.training.randomness import seed_torch, stream
 from turret.training.run import CHECKPOINT, MODEL, Run
@@ -140,6 +142,82 @@ def test_the_average_of_the_weights_is_validated_stored_and_resumed(
     best = means[trainer.progress.best_epoch - 1]
     torch.testing.assert_close(load_file(run.folder / MODEL)["item.table.weight"], best)
     torch.testing.assert_close(table.weight.detach(), weights[-1])
+
+
+FULL = {"loss": "full_softmax"}
+
+
+@pytest.fixture(scope="module")
+def teachers(shop: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
+    """Two runs, one of wider vectors. Nobody may write to them."""
+    folder, runs = tmp_path_factory.mktemp("teachers"), []
+    for width in (8, 16):
+        run = run_of(folder / f"run{width}", shop, FULL)
+        run = replace(run, experiment=with_settings(run.experiment, {"tower.dimension": width}))
+        trained(run, shop)
+        runs.append(run)
+    return runs
+
+
+def taught_by(folder: Path, shop: PreparedData, *teachers: Run, **training: object) -> Run:
+    return run_of(folder, shop, FULL, teacher=[str(run.folder) for run in teachers], **training)
+
+
+def test_a_run_imitates_the_mean_score_of_its_teachers(
+    shop: PreparedData, teachers: list[Run], batch: Batch, tmp_path: Path
+) -> None:
+    """The label of an example is the softmax of that mean, but for the share of its positive."""
+    trainer = Trainer(
+        taught_by(tmp_path / "run", shop, *teachers, teacher_weight=0.6, precision="float32"), shop
+    )
+    trainer.model.eval()
+    out = model_loss(trainer.objective, trainer.model, batch, stream(0, "draw", 0), trainer.lesson)
+    scores = []
+    for model in (trainer.model, *(run.open_model(shop, "validation") for run in teachers)):
+        items = model.catalog_vectors()
+        users = model.user_vectors(batch.histories, items[batch.histories.rows])
+        scores.append(users @ items.T / model.config.scoring.temperature)
+    own, *others = scores
+    labels = 0.6 * torch.stack(others).mean(dim=0).softmax(dim=1).detach()
+    labels[torch.arange(len(labels)), batch.targets] += 0.4
+    losses = -(labels * own.log_softmax(dim=1)).sum(dim=1)
+    expected = (losses * batch.weights).sum() / batch.weights.sum()
+    torch.testing.assert_close(out.loss, expected, rtol=1e-4, atol=1e-5)
+    parameters = [*trainer.model.parameters()]
+    slopes = [torch.autograd.grad(value, parameters) for value in (out.loss, expected)]
+    for ours, theirs in zip(*slopes, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5)
+
+
+def test_a_taught_run_is_resumed(
+    shop: PreparedData, teachers: list[Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = taught_by(tmp_path / "whole", shop, *teachers, checkpoint_every=5)
+    check_resumed(train_and_keep(whole, shop, 5, monkeypatch), whole, shop)
+
+
+def test_runs_that_can_not_teach_are_refused(
+    shop: PreparedData, handmade: PreparedData, teachers: list[Run], tmp_path: Path
+) -> None:
+    run, base = taught_by(tmp_path / "run", shop, teachers[0]), teachers[0].experiment
+    kinds = {
+        "was trained on other data; train it": replace(teachers[0], fingerprint="another"),
+        "signed inner product": replace(
+            teachers[0], experiment=with_settings(base, {"tower.scoring.absolute": True})
+        ),
+        "has tower.user.kind = 'transformer', which reads other histories; use 'pooled'": replace(
+            teachers[0], experiment=with_settings(base, {"tower.user": {"kind": "transformer"}})
+        ),
+        "has tower.user.history_length = 7, and this run 50; train it": replace(
+            teachers[0], experiment=with_settings(base, {"tower.user.history_length": 7})
+        ),
+        "is the folder of this run": replace(teachers[0], folder=run.folder),
+    }
+    assert refusal(teachers[0], run) is None
+    for words, teacher in kinds.items():
+        assert words in (refusal(teacher, run) or "")
+    with pytest.raises(TrainingError, match="there is no run here"):
+        Trainer(run_of(tmp_path / "run", shop, FULL, teacher=[str(tmp_path / "none")]), shop)
 
 
 def test_a_checkpoint_of_another_model_is_refused(shop: PreparedData, own: Run, evaluated: Run) -> None:

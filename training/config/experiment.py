@@ -229,6 +229,8 @@ class ExperimentConfig(Settings):
             )
         if self.training.examples == "sessions" and (reason := baskets_refusal(self)):
             raise ValueError(f"training.examples = 'sessions' {reason}")
+        if self.training.teacher and (reason := teacher_refusal(self)):
+            raise ValueError(f"training.teacher {reason}")
         if self.training.start == "pairs" and (reason := pairs_refusal(self)):
             raise ValueError(f"training.start = 'pairs' {reason}")
         return self
@@ -259,6 +261,19 @@ def baskets_refusal(experiment: ExperimentConfig) -> str | None:
         )
     if experiment.evaluation.exclude_seen is not True:
         return "has each item of a basket once; set evaluation.exclude_seen = true"
+    return None
+
+
+def teacher_refusal(experiment: ExperimentConfig) -> str | None:
+    """The reason why these settings can't imitate teachers, as a clause with a remedy; None if they can."""
+    tower, objective = experiment.tower, experiment.objective
+    if not isinstance(objective.loss, SmoothedSettings) or objective.mask_known or tower.scoring.absolute:
+        return (
+            "is a label over the whole catalog; set objective.loss = 'full_softmax', objective.mask_known = "
+            "false and tower.scoring.absolute = false"
+        )
+    if tower.user.interests > 1:
+        return "is a label of one vector for a history; set tower.user.interests = 1"
     return None
 
 

@@ -1,6 +1,5 @@
 """The teachers of a run: trained runs whose mean score it imitates (Hinton et al. 2015)."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +10,11 @@ from turret.data.prepared import PreparedData
 from turret.tower.layers.packed import PackedHistories
 from turret.tower.towers.model import TwoTowers
 from turret.training.errors import TrainingError
+from turret.training.objectives.contract import Lesson
 from turret.training.run import Run
+
+# The settings of a user tower by which a batch is read, once for a run and its teachers.
+_READ = ("history_length", "times", "kinds", "context_features")
 
 
 @dataclass(frozen=True)
@@ -20,47 +23,64 @@ class Teachers:
 
     Attributes:
         models: the towers of each teacher.
-        vectors: [N, T], the item vectors of all of them side by side.
-        weight: the share of the teachers in the loss.
+        vectors: [N, T_m], the item vectors of each.
+        weight: the share of the teachers in the label.
     """
 
     models: tuple[TwoTowers, ...]
-    vectors: Tensor
+    vectors: tuple[Tensor, ...]
     weight: float
 
     @classmethod
-    def open(
-        cls, folders: Sequence[str], weight: float, student: Run, data: PreparedData, device: torch.device
-    ) -> "Teachers":
-        """Open the runs in `folders`. Raises TrainingError for one that can't teach `student`."""
+    def open(cls, run: Run, data: PreparedData, device: torch.device, masks_seen: bool) -> "Teachers | None":
+        """The teachers of a run; None if it has none. Raises TrainingError for those that can't teach it.
+
+        `masks_seen` tells whether the loss leaves out used items, which the teachers rank.
+        """
+        settings = run.experiment.training
+        if not settings.teacher:
+            return None
+        if masks_seen:
+            raise TrainingError(
+                "training.teacher: the loss of this run leaves out used items, and teachers score all; set "
+                "training.repeats = false, or training.teacher = []."
+            )
         models = []
-        for folder in folders:
+        for folder in settings.teacher:
             teacher = Run.read(Path(folder))
-            if reason := _refusal(teacher, student):
+            if reason := refusal(teacher, run):
                 raise TrainingError(f"training.teacher: {folder} {reason}.")
             models.append(teacher.open_model(data, "validation").to(device))
         with torch.no_grad():
-            vectors = torch.cat([model.catalog_vectors() for model in models], dim=1)
-        return cls(tuple(models), vectors, weight)
+            vectors = tuple(model.catalog_vectors() for model in models)
+        return cls(tuple(models), vectors, settings.teacher_weight)
 
     @torch.no_grad()
-    def lesson(self, histories: PackedHistories) -> tuple[Tensor, Tensor]:
-        """Vectors [B, T] and [N, T] whose products are the teachers' mean score of each item."""
-        users, first = [], 0
-        for model in self.models:
-            width = self.vectors.shape[1] // len(self.models)
-            own = self.vectors[:, first : first + width]
-            scale = model.config.scoring.temperature * len(self.models)
-            users.append(model.user_vectors(histories, own[histories.rows]) / scale)
-            first += width
-        return torch.cat(users, dim=1), self.vectors
+    def lesson(self, histories: PackedHistories) -> Lesson:
+        """The softmax of the teachers' mean score of each item, for each history."""
+        users = [
+            model.user_vectors(histories, vectors[histories.rows])
+            / (model.config.scoring.temperature * len(self.models))
+            for model, vectors in zip(self.models, self.vectors, strict=True)
+        ]
+        return Lesson(torch.cat(users, dim=1), torch.cat(self.vectors, dim=1), self.weight)
 
 
-def _refusal(teacher: Run, student: Run) -> str | None:
-    """Why a run can't teach another, as a clause with a remedy; None if it can."""
-    tower, own = teacher.experiment.tower, student.experiment.tower
-    if teacher.fingerprint != student.fingerprint:
+def refusal(teacher: Run, run: Run) -> str | None:
+    """The reason why `teacher` can't teach `run`, as a clause with a remedy; None if it can."""
+    tower, own = teacher.experiment.tower, run.experiment.tower
+    if teacher.folder.resolve() == run.folder.resolve():
+        return "is the folder of this run; name the folder of another"
+    if teacher.fingerprint != run.fingerprint:
         return "was trained on other data; train it on the data of this run"
+    if tower.scoring.absolute or tower.user.interests > 1 or not teacher.experiment.objective.loss.servable:
+        return "ranks by no signed inner product of one user vector; name a run that does"
     if tower.user.context != own.user.context:
-        return f"has a user tower of kind {tower.user.kind!r}, which reads other histories"
+        return (
+            f"has tower.user.kind = {tower.user.kind!r}, which reads other histories; use {own.user.kind!r}"
+        )
+    for name in _READ:
+        value, wanted = getattr(tower.user, name, None), getattr(own.user, name, None)
+        if value != wanted:
+            return f"has tower.user.{name} = {value!r}, and this run {wanted!r}; train it with that"
     return None

@@ -35,8 +35,8 @@ from turret.training.evaluation.evaluation import (
 )
 from turret.training.evaluation.ranking import tower_scores
 from turret.training.loop.average import WeightAverage
-from turret.training.loop.teachers import Teachers
 from turret.training.loop.optimiser import Optimiser, lazy_tables, learning_rate_factor
+from turret.training.loop.teachers import Teachers
 from turret.training.model_loss import build_objective, model_loss
 from turret.training.randomness import seed_torch, stream
 from turret.training.records import DEFAULT, Recorder
@@ -107,11 +107,8 @@ class Trainer:
             if self.settings.average
             else None
         )
-        self.teachers = (
-            Teachers.open(self.settings.teacher, self.settings.teacher_weight, run, data, self.device)
-            if self.settings.teacher
-            else None
-        )
+        teachers = Teachers.open(run, data, self.device, self.objective.mask_seen)
+        self.lesson = None if teachers is None else teachers.lesson
         starts, ends = data.bounds("validation")
         has_validation = bool((data.first_targets(starts, ends) < ends).any())
         self.users = validated_items(data, self.settings) if has_validation else None
@@ -213,7 +210,7 @@ class Trainer:
         # own type (`objective.products`).
         is_mixed = self.device.type != "cpu" and settings.precision != "float32"
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=is_mixed):
-            out = model_loss(self.objective, self.model, batch, random, self.teachers)
+            out = model_loss(self.objective, self.model, batch, random, self.lesson)
         self.model.zero_grad()
         self.objective.zero_grad()
         if world.size > 1:

@@ -108,7 +108,7 @@ class CatalogObjective(Objective):
         if examples.lesson is not None:
             tempered = users / examples.scoring.temperature
             expected = expected_scores(tempered, items, together, examples.lesson, self.products)
-            others = torch.lerp(others, together @ positive[first] - expected, examples.lesson_weight)
+            others = torch.lerp(others, together @ positive[first] - expected, examples.lesson.weight)
         masked = examples.positives.new_tensor(len(hits[0]) - len(users))
         return StepLoss(loss + others, masked, examples.weights.sum())
 

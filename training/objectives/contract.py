@@ -132,6 +132,7 @@ class Examples:
         seen: the items that each example's user has used; None unless the objective masks them.
         gathered: the examples of all processes, where there are several and the sampler draws from the batch.
         propensities: [B], as in `Draw`.
+        lesson: the softmax of teachers for each user vector; None without teachers.
     """
 
     users: Tensor
@@ -148,13 +149,24 @@ class Examples:
     seen: SeenItems | None = None
     gathered: GatheredBatch | None = None
     propensities: Tensor | None = None
-    lesson: tuple[Tensor, Tensor] | None = None
-    lesson_weight: float = 0.0
+    lesson: "Lesson | None" = None
 
     @property
     def shares(self) -> Tensor:
         """The weights [B] over their sum; zeros where no example has a weight."""
         return self.weights / self.weights.sum().clamp(min=_LEAST_WEIGHT)
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A softmax over the catalog that a step imitates: of the products of `users` [U, T] and `items` [N, T].
+
+    `weight` is its share of the label; the positive has the rest.
+    """
+
+    users: Tensor
+    items: Tensor
+    weight: float
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
 from turret.training.objectives.blocked import HELD, row_masses_
+from turret.training.objectives.contract import Lesson
 
 
 class _ExpectedScores(torch.autograd.Function):
@@ -18,11 +19,11 @@ class _ExpectedScores(torch.autograd.Function):
         users: Tensor,
         vectors: Tensor,
         weights: Tensor,
-        lesson: tuple[Tensor, Tensor],
+        lesson: Lesson,
         products: torch.dtype,
     ) -> Tensor:
         """Compute each block's softmax of the teachers once, for the sum and both gradients."""
-        taught, catalog = (part.to(products) for part in lesson)
+        taught, catalog = lesson.users.to(products), lesson.items.to(products)
         among = vectors.detach().to(products)
         means, to_items = torch.empty_like(users), torch.zeros_like(vectors)
         size = max(1, HELD // len(vectors))
@@ -48,7 +49,7 @@ def expected_scores(
     users: Tensor,
     vectors: Tensor,
     weights: Tensor,
-    lesson: tuple[Tensor, Tensor],
+    lesson: Lesson,
     products: torch.dtype | None = None,
 ) -> Tensor:
     """sum_u w_u sum_i t_ui s_ui, a scalar, where t_u is the teachers' softmax over the catalog.
@@ -59,7 +60,7 @@ def expected_scores(
         users: [U, D] tempered user vectors, whose products with `vectors` are the scores s.
         vectors: [N, D], those of all items.
         weights: [U], without a gradient.
-        lesson: the teachers' tempered user vectors [U, T] and item vectors [N, T].
+        lesson: that of the teachers.
         products: the type of scores and their gradients; None for that of the vectors.
     """
     with torch.autocast(users.device.type, enabled=False):
