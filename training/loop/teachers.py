@@ -32,14 +32,12 @@ class Teachers:
     weight: float
 
     @classmethod
-    def open(cls, run: Run, data: PreparedData, device: torch.device, masks_seen: bool) -> "Teachers | None":
-        """The teachers of a run; None if it has none. Raises TrainingError for those that can't teach it.
+    def open(cls, run: Run, data: PreparedData, device: torch.device, masks_seen: bool) -> "Teachers":
+        """Open the teachers of a run. Raises TrainingError for those that can't teach it.
 
         `masks_seen` tells whether the loss leaves out used items, which the teachers rank.
         """
         settings = run.experiment.training
-        if not settings.teacher:
-            return None
         if masks_seen:
             raise TrainingError(
                 "training.teacher: the loss of this run leaves out used items, and teachers score all; set "

@@ -107,8 +107,11 @@ class Trainer:
             if self.settings.average
             else None
         )
-        teachers = Teachers.open(run, data, self.device, self.objective.mask_seen)
-        self.lesson = None if teachers is None else teachers.lesson
+        self.lesson = (
+            Teachers.open(run, data, self.device, self.objective.mask_seen).lesson
+            if self.settings.teacher
+            else None
+        )
         starts, ends = data.bounds("validation")
         has_validation = bool((data.first_targets(starts, ends) < ends).any())
         self.users = validated_items(data, self.settings) if has_validation else None
