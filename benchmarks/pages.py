@@ -13,6 +13,7 @@ from typing import Any
 
 import jinja2
 
+from benchmarks.ablation import SETS as ABLATED
 from benchmarks.harness import kept, result
 from benchmarks.plots import INDEX_TITLES, fastest_calls
 from benchmarks.quality_sets import SETS
@@ -112,7 +113,12 @@ _CONTEXT: dict[str, Callable[[], Row]] = {
         "largest_rise": _largest_rise,
         "seconds": _seconds,
     },
-    "results.md": lambda: {"quality_sets": SETS.values(), "seeds_of": kept, "timed_sets": TIMED.values()},
+    "results.md": lambda: {
+        "quality_sets": SETS.values(),
+        "seeds_of": kept,
+        "timed_sets": TIMED.values(),
+        "ablated": {name: ablated.settings for name, ablated in ABLATED.items()},
+    },
     "scale.md": _scale,
     "vector_index.md": lambda: {"fastest_calls": fastest_calls, "index_sets": INDEX_TITLES},
 }

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from tests.training.conftest import check_resumed, train_and_keep
 from turret.data.prepared import PreparedData
-from turret.training.batches.batches import Batch
-from turret.training.config.experiment import ExperimentConfig, with_settings
+from turret.training.batches.batches import Batch, TrainingBatches
+from turret.training.config.experiment import ExperimentConfig, load_experiment, with_settings
 from turret.training.errors import DivergenceError, TrainingError
 from turret.training.loop import trainer as module
 from turret.training.loop.average import UPDATES_AN_EPOCH
@@ -189,6 +189,35 @@ def test_a_run_imitates_the_mean_score_of_its_teachers(
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5)
 
 
+def test_a_step_is_computed_in_mixed_precision(
+    shop: PreparedData, teachers: list[Run], tmp_path: Path
+) -> None:
+    """As on a GPU: towers with a filter under autocast, sums of smoothing and of teachers in float32."""
+    taught = with_settings(
+        load_experiment("transformer_short", {"tower.dimension": 8}),
+        {"training.device": "cpu", "training.precision": "float32", "tower.user.dropout": 0.0},
+    )
+    student = with_settings(
+        taught_by(tmp_path / "run", shop, *teachers).experiment,
+        {"objective.loss": {"kind": "full_softmax", "smoothing": 0.1}, "training.precision": "float32"},
+    )
+    for number, experiment in enumerate((taught, student)):
+        run = Run(tmp_path / str(number), experiment, shop.folder, shop.fingerprint)
+        trainer = Trainer(run, shop)
+        trainer.model.eval()
+        steps = next(TrainingBatches.of(experiment, shop).epoch(stream(0, "order", 0)))
+        losses = []
+        for is_mixed in (False, True):
+            with torch.autocast("cpu", torch.bfloat16, enabled=is_mixed):
+                out = model_loss(
+                    trainer.objective, trainer.model, steps, stream(0, "draw", 0), trainer.lesson
+                )
+            torch.autograd.backward(out.loss)
+            assert out.loss.dtype == torch.float32
+            losses.append(float(out.loss.detach()))
+        assert losses[1] == pytest.approx(losses[0], rel=0.02)
+
+
 def test_a_taught_run_is_resumed(
     shop: PreparedData, teachers: list[Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,12 +240,16 @@ def test_runs_that_can_not_teach_are_refused(
         "has tower.user.history_length = 7, and this run 50; train it": replace(
             teachers[0], experiment=with_settings(base, {"tower.user.history_length": 7})
         ),
+        "has training.examples = 'histories', and this run 'sessions'; train it": teachers[0],
         "is the folder of this run": replace(teachers[0], folder=run.folder),
+        "is not trained to its end; continue it": replace(teachers[0], folder=tmp_path),
     }
+    training = run.experiment.training.model_copy(update={"examples": "sessions"})
+    baskets = replace(run, experiment=run.experiment.model_copy(update={"training": training}))
     assert refusal(teachers[0], run) is None
     for words, teacher in kinds.items():
-        assert words in (refusal(teacher, run) or "")
-    with pytest.raises(TrainingError, match="there is no run here"):
+        assert words in (refusal(teacher, baskets if "sessions" in words else run) or "")
+    with pytest.raises(TrainingError, match=r"training\.teacher: .*none: there is no run here"):
         Trainer(run_of(tmp_path / "run", shop, FULL, teacher=[str(tmp_path / "none")]), shop)
 
 

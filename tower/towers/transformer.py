@@ -156,8 +156,8 @@ class CausalAttention(nn.Module):
         attended: Tensor = self.output(torch.cat(outputs))
         if self.filter is None:
             return attended
-        filtered = [self.filter(steps).flatten(0, 1) for steps in layout.groups(slots)]
-        return torch.lerp(attended, torch.cat(filtered), self.share)
+        filtered = torch.cat([self.filter(steps).flatten(0, 1) for steps in layout.groups(slots)])
+        return torch.lerp(attended.to(filtered.dtype), filtered, self.share)  # autocast computes one of them
 
     def at(self, history: Tensor, last: Tensor) -> Tensor:
         """The attention of step `last` [B] of padded steps [B, T, D]: [B, D]."""

@@ -1,11 +1,12 @@
 """An experiment: the settings of a training run, in one TOML file, and the rules for combining them."""
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from turret.data.configuration import load_configuration, parse_overrides
 from turret.data.files import new_file
@@ -190,7 +191,7 @@ class TrainingConfig(Settings):
     signal_weight: Share = 1.0
     half_life: Annotated[float, Field(ge=0.0, le=1e6)] = 0.0
     average: Annotated[float, Field(ge=0.0, le=1e3)] = 0.0
-    teacher: tuple[str, ...] = ()
+    teacher: tuple[Annotated[str, AfterValidator(os.path.abspath)], ...] = ()
     teacher_weight: Share = 0.5
     examination_clip: Annotated[float, Field(ge=0.0, le=1e6)] = 0.0
     refit: bool = False

@@ -14,7 +14,7 @@ from turret.training.objectives.contract import Lesson
 from turret.training.run import Run
 
 # The settings of a user tower by which a batch is read, once for a run and its teachers.
-_READ = ("history_length", "times", "kinds", "context_features")
+_READ = ("history_length", "reads_times", "kinds", "context_features")
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,14 @@ class Teachers:
             )
         models = []
         for folder in settings.teacher:
-            teacher = Run.read(Path(folder))
-            if reason := refusal(teacher, run):
-                raise TrainingError(f"training.teacher: {folder} {reason}.")
-            models.append(teacher.open_model(data, "validation").to(device))
+            try:
+                teacher = Run.read(Path(folder))
+                if reason := refusal(teacher, run):
+                    raise TrainingError(f"{folder} {reason}.")
+                models.append(teacher.open_model(data, "validation").to(device))
+            except TrainingError as error:
+                raise TrainingError(f"training.teacher: {error}") from None
+            models[-1].chunk_size = settings.chunk_size
         with torch.no_grad():
             vectors = tuple(model.catalog_vectors() for model in models)
         return cls(tuple(models), vectors, settings.teacher_weight)
@@ -73,12 +77,19 @@ def refusal(teacher: Run, run: Run) -> str | None:
         return "was trained on other data; train it on the data of this run"
     if tower.scoring.absolute or tower.user.interests > 1 or not teacher.experiment.objective.loss.servable:
         return "ranks by no signed inner product of one user vector; name a run that does"
+    learnt, wanted = teacher.experiment.training.examples, run.experiment.training.examples
+    if learnt != wanted:
+        return f"has training.examples = {learnt!r}, and this run {wanted!r}; train it with that"
     if tower.user.context != own.user.context:
         return (
             f"has tower.user.kind = {tower.user.kind!r}, which reads other histories; use {own.user.kind!r}"
         )
     for name in _READ:
-        value, wanted = getattr(tower.user, name, None), getattr(own.user, name, None)
-        if value != wanted:
-            return f"has tower.user.{name} = {value!r}, and this run {wanted!r}; train it with that"
+        value, needed = getattr(tower.user, name, None), getattr(own.user, name, None)
+        if value != needed:
+            setting = f"tower.user.{name.removeprefix('reads_')}"
+            return f"has {setting} = {value!r}, and this run {needed!r}; train it with that"
+    progress = teacher.progress()
+    if progress is None or not progress.finished:
+        return "is not trained to its end; continue it with --resume"
     return None

@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -71,7 +72,13 @@ class CatalogObjective(Objective):
     def forward(self, examples: Examples, random: np.random.Generator) -> StepLoss:
         items = examples.items.catalog_vectors()
         if self.blocked:
-            return self._blocked(examples, items)
+            # Sums over the catalog need float32, also where autocast computes the towers in bfloat16.
+            wide = torch.promote_types(items.dtype, torch.float32)
+            users, positives = examples.users.to(wide), examples.positive_vectors.to(wide)
+            with torch.autocast(items.device.type, enabled=False):
+                return self._blocked(
+                    replace(examples, users=users, positive_vectors=positives), items.to(wide)
+                )
         scores = cross_scores(examples.users, items, examples.scoring)
         masked = examples.positives.new_zeros(())
         if examples.seen is not None:
