@@ -13,6 +13,7 @@ from torch import Tensor
 
 from turret.data.prepared import PreparedData
 from turret.data.progress import progress
+from turret.tower.layers.packed import PackedHistories
 from turret.tower.repeats import Slot
 from turret.tower.slots import slot_metric
 from turret.training.batches.batches import Batch, TrainingBatches, prefetched
@@ -38,6 +39,7 @@ from turret.training.loop.average import WeightAverage
 from turret.training.loop.optimiser import Optimiser, lazy_tables, learning_rate_factor
 from turret.training.loop.teachers import Teachers
 from turret.training.model_loss import build_objective, model_loss
+from turret.training.objectives.contract import Lesson
 from turret.training.randomness import seed_torch, stream
 from turret.training.records import DEFAULT, Recorder
 from turret.training.run import (
@@ -90,8 +92,7 @@ class Trainer:
         self.device = pick_device(self.settings.device)
         products = matmul_dtype(self.device, self.settings.precision)
         targets = Targets.of(experiment, data)
-        self.model = build_model(experiment, data)
-        self.model.to(self.device)
+        self.model = build_model(experiment, data).to(self.device)
         self.model.chunk_size = self.settings.chunk_size
         self.batches = TrainingBatches.of(experiment, data, targets=targets)
         self.objective = build_objective(experiment, data, self.device, targets).to(self.device)
@@ -107,11 +108,9 @@ class Trainer:
             if self.settings.average
             else None
         )
-        self.lesson = (
-            Teachers.open(run, data, self.device, self.objective.mask_seen).lesson
-            if self.settings.teacher
-            else None
-        )
+        self.lesson: Callable[[PackedHistories], Lesson] | None = None
+        if self.settings.teacher:
+            self.lesson = Teachers.open(run, data, self.device, self.objective.mask_seen).lesson
         starts, ends = data.bounds("validation")
         has_validation = bool((data.first_targets(starts, ends) < ends).any())
         self.users = validated_items(data, self.settings) if has_validation else None
@@ -127,8 +126,7 @@ class Trainer:
             world.share(self.model)
             world.share(self.objective)
             world.wait()  # no process replaces an earlier run before all have checked theirs
-        self.best: dict[str, Tensor] = {}
-        self.progress = Progress()
+        self.best, self.progress = dict[str, Tensor](), Progress()
 
     @cached_property
     def popularity(self) -> NDArray[np.int64]:
