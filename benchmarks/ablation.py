@@ -25,8 +25,8 @@ from turret.training.run import Run
 
 SEEDS, TEACHING = (0, 1, 2), (3, 4, 5)
 METRICS = ("validation", "ndcg@10", "hr@10", "seconds")
-SHARE, LOSS = "tower.user.filter_share", "objective.loss"
-AS_IT_IS = "as it is"
+SHARE, LOSS, PAIRS = "tower.user.filter_share", "objective.loss", "tower.scoring.pairs"
+AS_IT_IS, PAIRED = "as it is", "256 pairs"
 TAUGHT = "3 teachers"  # of other seeds, as the experiment is
 Row = dict[str, Any]
 
@@ -52,6 +52,7 @@ SETS = {
             "filter share .5": (f"{SHARE}=0.5",),
             "no smoothing": (f"{LOSS}={{kind='full_softmax', smoothing=0}}",),
             "4 blocks": ("tower.user.blocks=4",),
+            PAIRED: (f"{PAIRS}=256",),
             TAUGHT: (),
         },
     ),
@@ -65,6 +66,7 @@ SETS = {
             "filter share .7": (f"{SHARE}=0.7",),
             "smoothing .1": (f"{LOSS}={{kind='full_softmax', smoothing=0.1}}",),
             "times": ("tower.user.times=true",),
+            PAIRED: (f"{PAIRS}=256",),
         },
     ),
 }

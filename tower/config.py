@@ -28,18 +28,25 @@ class ScoringConfig(Settings):
     For `cosine`, all item and user vectors, without their bias columns, are of length 1.
     `absolute` takes the absolute value (Blanc & Rendle 2018, eq. 11). `item_bias` adds a learned bias for
     each item, such as its popularity, which a cosine can't express: the last of an item vector's D columns,
-    against a constant 1 in the user vector.
+    against a constant 1 in the user vector. `pairs` columns before those of the towers hold factors of pairs
+    of items: an item's own, and of a user the sum of those of the history over the root of its length.
     """
 
     kind: Literal["cosine", "dot"] = "cosine"
     temperature: Annotated[float, Field(gt=0.0, le=100.0)] = 0.07
     absolute: bool = False
     item_bias: bool = False
+    pairs: Annotated[int, Field(strict=True, ge=0, le=4096)] = 0
 
     @model_validator(mode="after")
-    def _a_bias_has_a_sign(self) -> "ScoringConfig":
+    def _sums_have_a_sign(self) -> "ScoringConfig":
         if self.absolute and self.item_bias:
             raise ValueError(
                 "scoring.absolute = true drops the sign of the bias too; set scoring.item_bias = false"
+            )
+        if self.absolute and self.pairs:
+            raise ValueError(
+                f"scoring.pairs = {self.pairs} adds scores whose sign scoring.absolute = true drops; "
+                "set scoring.pairs = 0, or scoring.absolute = false"
             )
         return self

@@ -16,6 +16,7 @@ __all__ = [
     "errors",
     "estimator",
     "model_loss",
+    "pairs_start",
     "process",
     "randomness",
     "records",

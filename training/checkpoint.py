@@ -83,6 +83,12 @@ def all_parameters(model: nn.Module, objective: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.detach().clone() for name, tensor in tensors.items()}
 
 
+def load_pairs(path: Path) -> tuple[Tensor, str]:
+    """The factors of pairs in a file of a run, mapped, and their choice as JSON. Raises TrainingError."""
+    with naming_damage(path, _AGAIN, OSError, SafetensorError), safe_open(path, "pt") as file:
+        return file.get_tensor("pairs"), file.metadata()["chosen"]
+
+
 def load_parameters(path: Path, module: nn.Module, is_objective: bool = False) -> None:
     """Replace the parameters of a model or an objective by those of a file of `all_parameters`, mapped.
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from turret.data.configuration import override
 from turret.data.errors import ConfigurationError
@@ -28,7 +29,13 @@ from turret.tower.towers.query import QueryConfig
 from turret.tower.towers.user import SETS
 from turret.training.baselines.registry import chosen_baselines
 from turret.training.batches.baskets import examples_of
-from turret.training.checkpoint import Progress, load_parameters, load_progress
+from turret.training.checkpoint import (
+    Progress,
+    load_pairs,
+    load_parameters,
+    load_progress,
+    save_tensors,
+)
 from turret.training.config.experiment import ExperimentConfig, write_experiment
 from turret.training.distributed import WORLD, process_count
 from turret.training.errors import TrainingError, naming_damage
@@ -48,6 +55,7 @@ DATA, EXPERIMENT = Path("var/prepared"), "youtubednn"
 RUN, MODEL, CHECKPOINT = "run.json", "model.safetensors", "checkpoint.safetensors"
 # The folder of a refit that has not ended, the model that it has made, and the seconds that it took.
 REFIT, REFITTED, REFIT_COST = "refit", "refit.safetensors", "refit.json"
+PAIRS, REFITTED_PAIRS = "pairs.safetensors", "refit-pairs.safetensors"
 # The folder of the trials of `--experiment auto`, until the training of the picked one goes on. A folder of
 # this name is deleted, so no folder of a user may have it.
 AUTO_TRIALS = ".auto-trials"
@@ -151,6 +159,8 @@ class Run:
             )
         model = build_model(self.experiment, data, table_device="meta")
         load_parameters(path, model)
+        if (chosen := self.chosen_pairs()) and chosen.weight:
+            model.pairs = load_pairs(self._pairs_file(path.name == REFITTED))[0]
         return model.eval()
 
     def open_ranker(self, data: PreparedData, part: HistoryEnd, repeats: bool = True) -> ScoresOf:
@@ -163,6 +173,26 @@ class Run:
         scores_of = tower_scores(self.open_model(data, part), data, part, data.item_counts("train"), scores)
         term = self.repeats() if repeats else None
         return scores_of if term is None else with_repeats(scores_of, term, data, part)
+
+    def chosen_pairs(self) -> "ChosenPairs | None":
+        """The choice of factors of pairs beside the towers; None before it, and for a run without them."""
+        path = self._pairs_file(is_refitted=False)
+        return ChosenPairs.model_validate_json(load_pairs(path)[1]) if path.is_file() else None
+
+    def save_pairs(self, chosen: "ChosenPairs", table: Tensor, is_refitted: bool = False) -> None:
+        """Store the factors of pairs [N, K] that go beside the towers, or beside those of the refit."""
+        save_tensors(self._pairs_file(is_refitted), {"pairs": table}, {"chosen": chosen.model_dump_json()})
+
+    def lacks_pairs(self) -> bool:
+        """Whether factors of pairs are still to be chosen."""
+        return bool(self.experiment.tower.scoring.pairs) and not self._pairs_file(is_refitted=False).is_file()
+
+    def remove_pairs(self) -> None:
+        """Delete the choice of factors of pairs."""
+        self._pairs_file(is_refitted=False).unlink(missing_ok=True)
+
+    def _pairs_file(self, is_refitted: bool) -> Path:
+        return self.folder / (REFITTED_PAIRS if is_refitted else PAIRS)
 
     def is_refitted(self) -> bool:
         """Whether the model that is served was trained on the validation part too."""
@@ -178,13 +208,15 @@ class Run:
         return None if stored is None else stored.term
 
     def best(self) -> dict[str, float]:
-        """The best validation metric, with the repeat term if the run has one, by its name.
+        """The best validation metric, with factors of pairs and a repeat term if there are, by its name.
 
         A run with a repeat term has those of the slots too, such as "new ndcg@10". Empty where none is known.
         """
         stored, progress = self._stored_repeats(), self.progress()
         if stored is not None and stored.validation:
             return stored.validation
+        if (pairs := self.chosen_pairs()) and pairs.validation:
+            return pairs.validation
         known = None if progress is None else progress.best
         return {} if known is None else {self.experiment.training.metric: known}
 
@@ -281,6 +313,17 @@ class StoredRepeats(Settings):
     validation: dict[str, float]
 
 
+class ChosenPairs(Settings):
+    """The factors of pairs that validation chose: of the newest `share` of the log's time, with a weight.
+
+    A weight of 0 leaves them out. `validation` has the metric with them by its name, if they are kept.
+    """
+
+    share: float
+    weight: float
+    validation: dict[str, float]
+
+
 def with_validation(data: PreparedData) -> PreparedData:
     """The data with its validation part in the training part."""
     splits, ends = data.splits.copy(), data.train_ends
@@ -291,14 +334,17 @@ def with_validation(data: PreparedData) -> PreparedData:
 
 
 def refit_findings(run: Run) -> Iterator[Finding]:
-    """The finding that a refit was interrupted, if it was."""
+    """The finding that the choice of factors of pairs or a refit was interrupted, if it was."""
     progress = run.progress()
-    if progress is not None and progress.finished and run.lacks_refit():
-        sentence = (
-            "The refit was interrupted, so this is the model of the first training; `turret train --resume` "
-            "continues it."
+    if progress is None or not progress.finished:
+        return
+    if run.lacks_pairs() or run.lacks_refit():
+        what = "refit was interrupted, so this is the model of the first training"
+        if run.lacks_pairs():
+            what = "choice of factors of pairs was interrupted, so this model has none"
+        yield finding(
+            "unfinished", f"The {what}; `turret train --resume` continues it.", refit=run.lacks_refit()
         )
-        yield finding("unfinished", sentence, refit=True)
 
 
 def check_same_run(run: Run) -> None:
@@ -347,7 +393,19 @@ def remove_run(folder: Path) -> None:
     """Delete the files of a run, and no other files in its folder."""
     evaluated = (METRICS, *PER_USER.values(), SAMPLERS, SAMPLERS_PICTURE, REPORT_PAGE)
     records = (HISTORY, ENVIRONMENT, LOGGERS_FILE)
-    for name in (RUN, CHOSEN, MODEL, REFITTED, REFIT_COST, CHECKPOINT, REPEATS, *evaluated, *records):
+    for name in (
+        RUN,
+        CHOSEN,
+        MODEL,
+        REFITTED,
+        REFIT_COST,
+        CHECKPOINT,
+        REPEATS,
+        PAIRS,
+        REFITTED_PAIRS,
+        *evaluated,
+        *records,
+    ):
         (folder / name).unlink(missing_ok=True)
         remove_abandoned(folder / name)
     for name in (TENSORBOARD, WANDB, REFIT):

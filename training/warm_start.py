@@ -27,7 +27,7 @@ from turret.training.errors import TrainingError, naming_damage
 
 _FEATURES = TypeAdapter(tuple[Feature, ...])
 # Settings that may differ: features are compared separately, and dropout has no parameters.
-_IGNORED = ("features", "context_features", "dropout")
+_IGNORED = ("features", "context_features", "dropout", "pairs")
 
 
 @dataclass(frozen=True)

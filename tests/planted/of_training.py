@@ -188,7 +188,9 @@ def baselines_learn_from_the_validation_part(original: Any, *given: Any) -> Any:
     find = original.__globals__["distinct_items"]
     return seeing(
         original,
-        distinct_items=lambda data, users, ends: find(data, users, data.history_ends("validation")[users]),
+        distinct_items=lambda data, users, ends, begins: find(
+            data, users, data.history_ends("validation")[users], begins
+        ),
     )(*given)
 
 

@@ -103,8 +103,13 @@ def test_the_trials_of_the_others_take_at_most_as_long_as_the_training_of_the_fa
         assert spent <= seconds[0] + 1e-9
 
 
-def stub(monkeypatch: pytest.MonkeyPatch, reached: Mapping[int, float]) -> list[tuple[int, int]]:
-    """Let an epoch take a second, and the candidate with a seed reach these values; seeds and epochs."""
+def stub(
+    monkeypatch: pytest.MonkeyPatch, reached: Mapping[int, float], rises: Mapping[int, float] | None = None
+) -> list[tuple[int, int]]:
+    """Let an epoch take a second, and the candidate with a seed reach these values; seeds and epochs.
+
+    What a candidate `rises` is what the later half of its epochs adds.
+    """
     trained = []
 
     def train(run: Run, data: PreparedData, until: int) -> tuple[Progress, dict[str, Values]]:
@@ -112,7 +117,9 @@ def stub(monkeypatch: pytest.MonkeyPatch, reached: Mapping[int, float]) -> list[
         trained.append((seed, until))
         run.folder.mkdir(exist_ok=True)
         values = np.full(30, reached[seed]) + np.linspace(0.0, 0.001, 30)
-        return Progress(epoch=until, best_epoch=until), {"ndcg@10": values}
+        curve = [[until // 2, reached[seed] - (rises or {}).get(seed, 0.0)], [until, reached[seed]]]
+        progress = Progress(epoch=until, best_epoch=until, best=reached[seed], validated=curve)
+        return progress, {"ndcg@10": values}
 
     monkeypatch.setattr(module, "train_trial", train)
     monkeypatch.setattr(module, "_seconds", lambda experiment, data: float(experiment.training.epochs))
@@ -140,6 +147,15 @@ def test_the_better_half_goes_on_and_the_last_two_are_compared(
     assert [line.partition(";")[0] for line in said] == [
         f"auto: {seed} until epoch {until} of 40" for seed, until in trained
     ]
+
+
+def test_a_trial_that_learns_slowly_goes_on(
+    monkeypatch: pytest.MonkeyPatch, handmade: PreparedData, tmp_path: Path
+) -> None:
+    """It is compared by what it will have after twice the epochs."""
+    trained = stub(monkeypatch, {0: 0.1, 1: 0.3, 2: 0.2, 3: 0.4}, rises={0: 0.08, 2: 0.15})
+    list(run_trials(planned(40, 40, 40, 40), handmade, tmp_path, print))
+    assert trained[4:] == [(2, 20), (3, 20)]
 
 
 def test_a_trial_that_serves_new_items_goes_on_while_it_is_tied_with_the_best(
@@ -340,6 +356,9 @@ def test_settings_of_candidates_follow_from_the_data() -> None:
         30_000: ["full_softmax", "full_softmax", "sampled_softmax_corrected"],
         200_000: ["sampled_softmax", "sampled_softmax", "sampled_softmax_corrected"],
     }
+    small, large = (experiments(items=items)["transformer"].tower.scoring.pairs for items in (20_000, 20_001))
+    assert (small, large) == (256, 0)
+    assert experiments(ranks_repeats=True)["pooled"].tower.scoring.pairs == 0
     few, many = (experiments(examples=count)["transformer"].training for count in (1_000, 10**8))
     assert (few.batch_size, few.epochs, few.patience) == (256, 100, 20)
     assert (many.batch_size, many.epochs, many.patience) == (4096, 10, 5)

@@ -154,6 +154,7 @@ def drawing(loss: object, **sampler: object) -> dict[str, object]:
 EXCLUDED = {"kind": "uniform", "exclude_positive": True}
 COSINE = {"kind": "cosine", "temperature": 1.0}
 ABSOLUTE = {"absolute": True}
+QUERY = {"kind": "query", "features": "all", "start": "random"}
 Case = tuple[dict[str, Any], list[str], dict[str, Any]]
 
 
@@ -207,6 +208,26 @@ CASES: dict[str, Case] = {
         },
         ["a label of one vector for a history; set tower.user.interests = 1"],
         {"objective": {"loss": "full_softmax"}, "training": {"teacher": ["var/teacher"]}},
+    ),
+    "pairs of absolute scores": (
+        {"objective": {"loss": "full_softmax"}, "tower.scoring": {**ABSOLUTE, "pairs": 8}},
+        ["pairs = 8 adds scores whose sign scoring.absolute = true drops", "set scoring.pairs = 0, or"],
+        {"objective": {"loss": "full_softmax"}, "tower.scoring": {"pairs": 8}},
+    ),
+    "pairs of several interests": (
+        {"tower.user": {"kind": "transformer", "interests": 2}, "tower.scoring": {"pairs": 8}},
+        ["needs one vector of a history, and user.interests = 2 gives several; set scoring.pairs = 0"],
+        {"tower.user": {"kind": "transformer", "interests": 2}},
+    ),
+    "pairs of queries": (
+        {"tower.user": QUERY, "tower.scoring": {"pairs": 8}},
+        ["needs one vector of a history, and user.kind = 'query' reads none; set scoring.pairs = 0"],
+        {"tower.user": QUERY},
+    ),
+    "pairs beside no inner product": (
+        {"objective": {"loss": "hierarchical_softmax"}, "tower.scoring": {"pairs": 8}},
+        ["objective.loss = 'hierarchical_softmax' does not rank by them", "set tower.scoring.pairs = 0"],
+        {"objective": {"loss": "hierarchical_softmax"}},
     ),
     "a smoothed label of absolute scores": (
         {"objective": {"loss": {"kind": "full_softmax", "smoothing": 0.1}}, "tower.scoring": ABSOLUTE},

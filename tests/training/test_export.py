@@ -374,6 +374,7 @@ CASES: dict[str, dict[str, Any]] = {
     "kept ids": {},
     "no id": {"id": False},
     "bias": {"scoring": {"item_bias": True}},
+    "pairs": {"scoring": {"pairs": 3}},
 }
 
 
@@ -383,6 +384,8 @@ CASES: dict[str, dict[str, Any]] = {
 def test_onnx_gives_what_torch_gives_items_that_were_never_trained_on(case: str) -> None:
     """Features as they are; for the id zeros where ids were dropped in training, and the mean elsewhere."""
     made = model(**CASES[case])
+    if count := made.config.scoring.pairs:
+        made.pairs = torch.zeros(ITEMS, count)  # an item that is new has no pairs
     exported = item_tower_onnx(made)
     assert exported is not None
     (ours,) = onnxruntime.InferenceSession(exported).run(["item_vector"], inputs())

@@ -87,7 +87,8 @@ def check_parts(
         fault = "holds nothing but zeros" if np.isfinite(lengths[row]) else f"is not finite in row {row}"
         raise BundleError(f"item_vectors.npy {fault}; the training went wrong, train again")
     if manifest.scoring.kind == "cosine":
-        off = np.abs((lengths_of(vectors[:, :-1]) if manifest.scoring.item_bias else lengths) - 1)
+        scoring = manifest.scoring
+        off = np.abs(lengths_of(vectors[:, scoring.pairs : -1 if scoring.item_bias else None]) - 1)
         if off.max() > _UNIT_TOLERANCE:
             row = int(np.argmax(off))
             raise BundleError(

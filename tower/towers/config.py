@@ -104,5 +104,15 @@ class TowerConfig(Settings):
                 f"user.interest_power = {user.interest_power:g} weighs the interests of a user, and "
                 "user.interests = 1; set user.interests = 2 or more, or leave user.interest_power out"
             )
+        if self.scoring.pairs and (user.interests > 1 or user.context == "none"):
+            reason = (
+                f"user.interests = {user.interests} gives several"
+                if user.interests > 1
+                else f"user.kind = {user.kind!r} reads none"
+            )
+            raise ValueError(
+                f"scoring.pairs = {self.scoring.pairs} needs one vector of a history, and {reason}; set "
+                "scoring.pairs = 0"
+            )
         user.check_dimension(self.dimension)
         return self

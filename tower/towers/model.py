@@ -15,6 +15,7 @@ from turret.tower.errors import TowerError
 from turret.tower.kernels.elementwise import Normalize, gather_rows
 from turret.tower.layers.feature_layers import feature_rows
 from turret.tower.layers.packed import PackedHistories, step_at
+from turret.tower.layers.windows import window_means
 from turret.tower.towers.config import USER_TOWERS, TowerConfig
 from turret.tower.towers.context import ContextLayer
 from turret.tower.towers.user import joined, perceptron
@@ -100,6 +101,8 @@ class TwoTowers(nn.Module):
     Attributes:
         kinds: the layer of the kinds of events; None where the towers read none.
         context: the layer of the contexts of requests; None where the towers read none.
+        pairs: [N, K], the factors of pairs beside trained towers (`ScoringConfig`), whose products with each
+            other are scores, times the temperature; None in training, and where a run has none.
         chunk_size: how many items, and how many examples, a tower computes at once; 0 for all.
         reads_sets: whether histories have each item once, at its first use.
 
@@ -132,6 +135,19 @@ class TwoTowers(nn.Module):
             names, width = config.user.context_features, config.user.feature_width
             rows = feature_rows(names, width, context_features, "tower.user.context_features")
             self.context = ContextLayer(rows, config.dimension) if rows else None
+        self.pairs: Tensor | None
+        self.register_buffer("pairs", None, persistent=False)
+
+    @property
+    def scoring(self) -> ScoringConfig:
+        """The scoring with the columns of pairs that there are."""
+        count = 0 if self.pairs is None else self.pairs.shape[1]
+        return self.config.scoring.model_copy(update={"pairs": count})
+
+    @property
+    def width(self) -> int:
+        """The number of columns of scored vectors: of pairs, then of the towers."""
+        return self.scoring.pairs + self.config.dimension
 
     @property
     def request_features(self) -> tuple[Feature, ...]:
@@ -157,6 +173,8 @@ class TwoTowers(nn.Module):
             torch.cat([rows.flatten() for rows in parts]), return_inverse=True
         )
         vectors = scored_items(in_chunks(self.item, different, self.chunk_size), self.config.scoring)
+        if self.pairs is not None:
+            vectors = torch.cat([self.pairs[different], vectors], dim=1)
         places = torch.split(positions, [rows.numel() for rows in parts])
         return tuple(
             gather_rows(vectors, part.view(rows.shape)) for part, rows in zip(places, parts, strict=True)
@@ -176,13 +194,17 @@ class TwoTowers(nn.Module):
         rows = torch.arange(self.item.item_count, device=next(self.parameters()).device)
         has_vectors = self.item.rows is not None and self.item.rows.has_vectors
         size = self.chunk_size or (_VECTORS_AT_ONCE if has_vectors else 0)
-        return scored_items(in_chunks(self.item, rows, size), self.config.scoring)
+        vectors = scored_items(in_chunks(self.item, rows, size), self.config.scoring)
+        return vectors if self.pairs is None else torch.cat([self.pairs, vectors], dim=1)
 
     def user_vectors(self, histories: PackedHistories, vectors: Tensor) -> Tensor:
         """Scored user vectors of a packed batch whose item vectors are `vectors` [P, D].
 
         They are [B, D], or [B, I, D] where `tower.user.interests` = I is above 1.
         """
+        of_pairs: Tensor | None = None
+        if self.pairs is not None:
+            of_pairs, vectors = vectors.tensor_split([self.pairs.shape[1]], dim=1)
         if self.kinds is not None and histories.kinds is not None:
             vectors = self.kinds(vectors, histories.kinds)
         count, size = len(histories.starts), self.chunk_size
@@ -193,7 +215,10 @@ class TwoTowers(nn.Module):
             users = torch.cat([_again(self.user, part, vectors[events]) for part, events in parts])
         if self.context is not None:
             users = self.context(users, histories.contexts)
-        return scored_users(users, self.config.scoring)
+        users = scored_users(users, self.config.scoring)
+        if of_pairs is not None:
+            users = torch.cat([window_means(of_pairs.contiguous(), histories, 0.5), users], dim=1)
+        return users
 
     def training_vectors(self, users: Tensor, targets: Tensor, groups: Tensor | None = None) -> Tensor:
         """The vector [B, D] that trains each example, of several interests the one that fits its target.

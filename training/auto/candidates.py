@@ -28,6 +28,8 @@ UNTOLD = 1.1
 # Above MOST_SCORED items, a step scores a sample of the catalog; above MOST_ENCODED items with features, it
 # scores the items of the batch.
 MOST_SCORED, MOST_ENCODED = 100_000, 20_000
+# Up to MOST_PAIRED items, factors of pairs may go beside the towers, in so many columns.
+MOST_PAIRED, PAIRS = 20_000, 256
 # Smaller logs favour the transformer with much dropout.
 SMALL_LOG = 200_000
 STEPS_AN_EPOCH, SMALLEST_BATCH = 100, 256
@@ -187,6 +189,8 @@ def _training(facts: Facts, base: ExperimentConfig) -> Settings:
         "training.refit": True,
         "training.half_life": facts.half_life,
         "evaluation.exclude_seen": facts.exclude_seen,
+        # A repeat term takes the place of an item's pair with itself.
+        **({"tower.scoring.pairs": PAIRS} if facts.items <= MOST_PAIRED and not facts.ranks_repeats else {}),
         **({"tower.user.context_features": "all"} if facts.context_features else {}),
     }
 

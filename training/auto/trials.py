@@ -1,8 +1,9 @@
 """The trials of `--experiment auto`: trainings that go on while they are among the best half.
 
-Successive halving (Jamieson & Talwalkar 2016) with shares of each candidate's own epochs: at the same number
-of epochs or seconds, towers that learn slowly and end higher would lose. No epoch is trained twice: each
-trial is the beginning of its candidate's own training, and that of the picked one goes on.
+Successive halving (Jamieson & Talwalkar 2016) with shares of each candidate's own epochs, by the metric that
+is expected after twice as many: at the same number of epochs or seconds, towers that learn slowly and end
+higher would lose. No epoch is trained twice: each trial is the beginning of its candidate's own training, and
+that of the picked one goes on.
 """
 
 import shutil
@@ -73,11 +74,12 @@ def rungs(seconds: Sequence[float]) -> list[Rung]:
 
 @dataclass
 class Begun:
-    """A candidate's training so far."""
+    """A candidate's training so far, and what the later half of its epochs has added to its metric."""
 
     run: Run
     estimated: float
     seconds: float = 0.0
+    gain: float = 0.0
     trial: Trial = field(default_factory=dict)
     values: dict[str, Values] = field(default_factory=dict)
 
@@ -91,6 +93,8 @@ class Begun:
         began, planned = monotonic(), self.run.experiment.training.epochs
         progress, self.values = train_trial(self.run, data, _epochs(planned, share))
         self.seconds += monotonic() - began
+        earlier = [value for epoch, value in progress.validated if 0 < 2 * epoch <= progress.epoch]
+        self.gain = progress.best - max(earlier) if earlier and progress.best is not None else 0.0
         self.trial = {
             "candidate": name,
             "values": means_of(self.values),
@@ -148,8 +152,13 @@ def run_trials(
 
 
 def _going_on(begun: Mapping[str, Begun], count: int, metric: str) -> set[str]:
-    """The best trial, those that are tied with it and serve new items, and the next best: `count` of them."""
-    ordered = sorted(begun, key=lambda name: begun[name].trial["values"][metric], reverse=True)
+    """The best trial, those that are tied with it and serve new items, and the next best: `count` of them.
+
+    A metric grows about as much in the next doubling of the epochs as in the last one.
+    """
+    ordered = sorted(
+        begun, key=lambda name: begun[name].trial["values"][metric] + begun[name].gain, reverse=True
+    )
     if len(ordered) <= count:
         return {*ordered}
     alike = tied({name: one.values for name, one in begun.items()}, ordered[0], metric)

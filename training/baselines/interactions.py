@@ -86,16 +86,20 @@ class Interactions:
     item_repeaters: NDArray[np.int64]
 
     @classmethod
-    def training(cls, data: PreparedData) -> "Interactions":
+    def training(cls, data: PreparedData, since: float = -np.inf) -> "Interactions":
         """The pairs of the training part, of the newest `MOST_EVENTS` events of each user.
 
-        Signals of a later part are left out, although the history of its first target has them.
+        Events before `since`, in the unit of `data.times`, are left out. Signals of a later part are left
+        out, although the history of its first target has them.
         """
         offsets, blocks = [np.zeros(1, dtype=np.int64)], []
         repeaters = np.zeros(len(data.item_ids), dtype=np.int64)
-        ends = data.bounds("train")[1]
+        ends = np.asarray(data.bounds("train")[1])
+        begins = first_events(data, since)
         for first, last in pairwise(groups(np.asarray(data.offsets), _EVENTS_A_BLOCK).tolist()):
-            bounds, rows, counts = distinct_items(data, np.arange(first, last), ends[first:last])
+            bounds, rows, counts = distinct_items(
+                data, np.arange(first, last), ends[first:last], begins[first:last]
+            )
             repeaters += np.bincount(rows[counts > 1], minlength=len(repeaters))
             offsets.append(bounds[1:] + offsets[-1][-1])
             blocks.append(rows)
@@ -112,23 +116,40 @@ def sparse_rows(offsets: Offsets, items: Rows, item_count: int) -> Any:
     return csr_matrix((ones, items, offsets), shape=(len(offsets) - 1, item_count))
 
 
-def used_pairs(data: PreparedData, users: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The newest `MOST_EVENTS` events of `users` [U] before `ends` [U], oldest first: u N + item [E]."""
-    starts = np.maximum(data.offsets[users], ends - MOST_EVENTS)
+def first_events(data: PreparedData, since: float) -> NDArray[np.int64]:
+    """The position of the first event of each user that is no older than `since`: int64 [U]."""
+    offsets = np.asarray(data.offsets)
+    if not np.isfinite(since):
+        return offsets[:-1]
+    older = np.concatenate([[0], np.cumsum(np.asarray(data.times) < since)])
+    return offsets[:-1] + np.diff(older[offsets])
+
+
+def used_pairs(
+    data: PreparedData, users: NDArray[np.int64], begins: NDArray[np.int64], ends: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """The newest `MOST_EVENTS` events of `users` [U] from `begins` to `ends`, by time: u N + item [E]."""
+    starts = np.clip(ends - MOST_EVENTS, begins, ends)
     owners = np.repeat(np.arange(len(users)), ends - starts)
     return owners * len(data.item_ids) + data.event_items[ranges(starts, ends - starts)]
 
 
 def distinct_items(
-    data: PreparedData, users: NDArray[np.int64], ends: NDArray[np.int64]
+    data: PreparedData,
+    users: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    begins: NDArray[np.int64] | None = None,
 ) -> tuple[Offsets, Rows, NDArray[np.int64]]:
     """The distinct items, ascending, of the newest `MOST_EVENTS` events of `users` [U] before `ends` [U].
+
+    Events before the positions `begins` [U] are left out.
 
     Returns:
         Offsets int64 [U + 1], rows int32 [P], and the number of events of each row, int64 [P]; user u has
         `rows[offsets[u]:offsets[u + 1]]`.
     """
     item_count = len(data.item_ids)
-    pairs, counts = np.unique(used_pairs(data, users, ends), return_counts=True)
+    begins = data.offsets[users] if begins is None else begins
+    pairs, counts = np.unique(used_pairs(data, users, begins, ends), return_counts=True)
     offsets = np.searchsorted(pairs, np.arange(len(users) + 1) * item_count)
     return offsets.astype(np.int64), (pairs % item_count).astype(np.int32), counts

@@ -58,9 +58,10 @@ def begun_seeds(folder: Path) -> list[int]:
 
 
 def is_finished(run: Run) -> bool:
-    """Whether the training of a run and its refit have ended."""
+    """Whether the training of a run, the choice of its factors of pairs and its refit have ended."""
     progress, has_model = run.progress(), (run.folder / MODEL).is_file()
-    return progress is not None and progress.finished and has_model and not run.lacks_refit()
+    is_trained = progress is not None and progress.finished and has_model
+    return is_trained and not run.lacks_pairs() and not run.lacks_refit()
 
 
 def open_runs(folder: Path) -> list[Run]:

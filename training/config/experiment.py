@@ -234,6 +234,16 @@ class ExperimentConfig(Settings):
             raise ValueError(f"training.teacher {reason}")
         if self.training.start == "pairs" and (reason := pairs_refusal(self)):
             raise ValueError(f"training.start = 'pairs' {reason}")
+        if (pairs := self.tower.scoring.pairs) and not self.objective.loss.servable:
+            raise ValueError(
+                f"tower.scoring.pairs = {pairs} adds to inner products, and objective.loss = "
+                f"{self.objective.loss.kind!r} does not rank by them; set tower.scoring.pairs = 0"
+            )
+        if pairs and self.training.examples == "sessions":
+            raise ValueError(
+                f"tower.scoring.pairs = {pairs} adds pairs of histories, and training.examples = 'sessions' "
+                "has baskets; set training.start = 'pairs' and tower.scoring.pairs = 0"
+            )
         return self
 
 

@@ -134,7 +134,7 @@ def _card(run: Run, data: PreparedData, model: TwoTowers, version: str) -> Model
         session_gap=filters["session_gap"],
         reads_kinds=model.kinds is not None,
         context=model.context_names,
-        scoring=run.experiment.tower.scoring,
+        scoring=model.scoring,
         history_length=user.history_length,
         reads_times=user.reads_times,
         reads_queries=data.has_queries,
@@ -290,7 +290,7 @@ def mapped_vectors(
     Returns the vectors of the file [N + C, D], mapped.
     """
     count = model.item.item_count + (0 if cold is None else len(cold))
-    shape = (count, model.config.dimension)
+    shape = (count, model.width)
     # `write` raises OSError on a full disk; a write to mapped memory would end the process by SIGBUS.
     with path.open("wb") as file:
         np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})

@@ -21,7 +21,7 @@ class ServedUserTower(nn.Module):
     def __init__(self, model: TwoTowers) -> None:
         super().__init__()
         self.user, self.kinds, self.context = model.user, model.kinds, model.context
-        self.scoring = model.config.scoring
+        self.scoring = model.scoring
         self.features: tuple[Feature, ...] = model.request_features
         self.times = TIME_INPUTS if model.config.user.reads_times else ()
 
@@ -34,6 +34,8 @@ class ServedUserTower(nn.Module):
 
     def forward(self, history: Tensor, length: Tensor, *others: Tensor) -> Tensor:
         """User vectors of history [B, T, D], length [B], kinds and times [B, T] if read, features."""
+        count = self.scoring.pairs
+        of_pairs, history = history[..., :count], history[..., count:]
         if self.kinds is not None:
             history, others = self.kinds(history, others[0]), others[1:]
         times, features = others[: len(self.times)], others[len(self.times) :]
@@ -41,7 +43,10 @@ class ServedUserTower(nn.Module):
         users = self.user.served(history, length, named, times)
         if self.context is not None:
             users = self.context.served(users, named)
-        return scored_users(users, self.scoring)
+        users = scored_users(users, self.scoring)
+        if count:
+            users = torch.cat([of_pairs.sum(dim=1) / length.unsqueeze(1).sqrt(), users], dim=1)
+        return users
 
 
 class ServedItemTower(nn.Module):
@@ -49,7 +54,7 @@ class ServedItemTower(nn.Module):
 
     The vector of such an id is zeros if the model was trained with id dropout, which replaces ids by zeros.
     Otherwise the layers have never seen zeros, and the vector is the mean of all ids, as for the new items of
-    a warm start (`training.warm_start`).
+    a warm start (`training.warm_start`). Such items have no pairs: their columns are zeros.
     """
 
     def __init__(self, model: TwoTowers) -> None:
@@ -57,7 +62,7 @@ class ServedItemTower(nn.Module):
         assert model.item.rows is not None
         self.layers = model.item.rows.layers
         self.mlp = model.item.mlp
-        self.scoring = model.config.scoring
+        self.scoring = model.scoring
         self.features: tuple[Feature, ...] = self.layers.features
         self.unknown_id: Tensor | None
         unknown = None
@@ -72,7 +77,10 @@ class ServedItemTower(nn.Module):
         inputs = self.layers(named)
         if self.unknown_id is not None:
             inputs = torch.cat([self.unknown_id.expand(len(inputs), -1), inputs], dim=1)
-        return scored_items(self.mlp(inputs), self.scoring)
+        vectors = scored_items(self.mlp(inputs), self.scoring)
+        if count := self.scoring.pairs:
+            vectors = torch.cat([vectors.new_zeros(len(vectors), count), vectors], dim=1)
+        return vectors
 
 
 def user_tower_onnx(model: TwoTowers) -> bytes:
@@ -84,7 +92,7 @@ def user_tower_onnx(model: TwoTowers) -> bytes:
     Output: `user_vector` float32 [B, D], or [B, I, D] of several interests.
     """
     served = ServedUserTower(model).eval().cpu()
-    examples = (torch.zeros(2, 4, model.config.dimension), torch.ones(2, dtype=torch.int64))
+    examples = (torch.zeros(2, 4, model.width), torch.ones(2, dtype=torch.int64))
     kinds = [] if served.kinds is None else [torch.full((2, 4), -1)]
     steps = [*kinds, *(torch.zeros(2, 4) for _ in served.times)]
     others = (*steps, *map(_example, served.features))

@@ -16,6 +16,7 @@ from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import Relevant, means_of, slot_sets, validated_items, values_of
 from turret.training.evaluation.metrics import Values
 from turret.training.evaluation.repeats import fit_repeats, last_trained, values_across
+from turret.training.loop.pairs import add_pairs, refit_pairs
 from turret.training.loop.trainer import Observe, Report, Trainer
 from turret.training.records import DEFAULT, check_loggers, stored_loggers
 from turret.training.run import (
@@ -75,7 +76,10 @@ def train(
         wants_refit = observe is None and trainer.settings.refit
         _begin(trainer, has_refit=wants_refit and _has_refit(trainer))
     progress, users, report = trainer.train(loggers or DEFAULT), trainer.users, trainer.report
+    validated, slot = trainer.validated, trainer.slot
     del trainer  # this frees its tables and their moments
+    if world.leads and run.experiment.tower.scoring.pairs:
+        add_pairs(run, data, validated, slot, report)
     if world.leads and wants_repeats(run.experiment, data):
         _add_repeats(run, data, users, report)
     if world.agreed(run.lacks_refit()) and not world.agreed(run.is_refitted()):
@@ -150,6 +154,7 @@ def _refit(run: Run, data: PreparedData, epochs: int, report: Report) -> None:
     refitted = trainer.train(())
     if world.leads:
         replace_json(run.folder / REFIT_COST, {"seconds": refitted.seconds})
+        refit_pairs(run, with_validation(data))
         save_tensors(run.folder / REFITTED, trainer.best)
 
 

@@ -931,12 +931,15 @@ export interface RulesRollbackRequest {
  * user vectors, without their bias columns, are of length 1. `absolute` takes the absolute value (Blanc &
  * Rendle 2018, eq. 11). `item_bias` adds a learned bias for each item, such as its popularity, which a
  * cosine can't express: the last of an item vector's D columns, against a constant 1 in the user vector.
+ * `pairs` columns before those of the towers hold factors of pairs of items: an item's own, and of a user
+ * the sum of those of the history over the root of its length.
  */
 export interface ScoringConfig {
   kind?: "cosine" | "dot";
   temperature?: number;
   absolute?: boolean;
   item_bias?: boolean;
+  pairs?: number;
 }
 
 /**
