@@ -75,6 +75,22 @@ def test_given_settings_win_over_all_rules() -> None:
             assert experiment.objective.sampler.model_dump()["negatives"] == 7
 
 
+@pytest.mark.parametrize(
+    ("given", "pairs"),
+    [
+        ({}, 256),
+        ({"tower.scoring.pairs": 0}, 0),
+        ({"tower.user.interests": 2}, 0),
+        ({"tower.scoring.absolute": True}, 0),
+        ({"objective": {"loss": "hierarchical_softmax"}}, 0),
+    ],
+    ids=str,
+)
+def test_pairs_of_items_give_way_to_given_settings(given: dict[str, object], pairs: int) -> None:
+    found = experiments(given)
+    assert {experiment.tower.scoring.pairs for experiment in found.values()} == {pairs}
+
+
 SHORT = {"training.epochs": 1, "training.batch_size": 512, "tower.dimension": 8, "training.device": "cpu"}
 
 

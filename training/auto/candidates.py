@@ -1,6 +1,7 @@
 """Figures of prepared data, and the experiments that fit them, with settings by the size of the log."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -189,8 +190,6 @@ def _training(facts: Facts, base: ExperimentConfig) -> Settings:
         "training.refit": True,
         "training.half_life": facts.half_life,
         "evaluation.exclude_seen": facts.exclude_seen,
-        # A repeat term takes the place of an item's pair with itself.
-        **({"tower.scoring.pairs": PAIRS} if facts.items <= MOST_PAIRED and not facts.ranks_repeats else {}),
         **({"tower.user.context_features": "all"} if facts.context_features else {}),
     }
 
@@ -224,6 +223,11 @@ def candidates(
             chosen[name] = with_settings(experiment, overrides)
         except ConfigurationError as error:
             refused[name] = error
+            continue
+        # Pairs of an item with itself are the repeat term's. Given settings that exclude pairs win.
+        if facts.items <= MOST_PAIRED and not facts.ranks_repeats:
+            with suppress(ConfigurationError):
+                chosen[name] = with_settings(experiment, {"tower.scoring.pairs": PAIRS, **overrides})
     if not chosen:
         raise next(iter(refused.values()))
     return chosen, {name: str(error) for name, error in refused.items()}
