@@ -128,6 +128,7 @@ class Retrievable(Protocol):
     manifest: Manifest
     vectors: NDArray[np.float32]
     popularity: NDArray[np.int64]
+    item_weights: NDArray[np.float64] | NDArray[np.int64]
     usual_gaps: NDArray[np.float32]
     index: Index
     encoder: Encoder
@@ -141,7 +142,7 @@ class Retriever:
         self._bundle = bundle
         self.planner = Planner(index or bundle.index, scoring)
         self._temperature = np.float32(scoring.temperature)
-        self._by_popularity = np.argsort(-bundle.popularity, kind="stable")
+        self._by_popularity = np.argsort(-bundle.item_weights, kind="stable")
         self.encode = bundle.encoder.encode
 
     def recommend(
@@ -272,9 +273,9 @@ class Retriever:
         return self.nearest(vector, k, np.array([row]))
 
     def popularity_rank(self, row: int) -> int:
-        """The rank of an item by training events, from 1; items with equally many events share a rank."""
-        events = self._bundle.popularity
-        return 1 + bisect_left(self._by_popularity, -events[row], key=lambda other: -events[other])
+        """The rank of an item by the weights of its events, from 1; items of equal weights share a rank."""
+        weights = self._bundle.item_weights
+        return 1 + bisect_left(self._by_popularity, -weights[row], key=lambda other: -weights[other])
 
     def popular(
         self,
@@ -283,8 +284,9 @@ class Retriever:
         allowed: RowMask | None = None,
         boosts: NDArray[np.float32] | None = None,
     ) -> Ranking:
-        """Rank by training events, most first, then lower rows first; the score is the number of events.
+        """Rank by the weights of training events, most first, then lower rows first; they are the score.
 
+        A weight is 1, unless events weigh less with their age.
         With `boosts`, the score is that of `boosted_counts`.
         """
         out = np.empty(0, dtype=np.int64) if excluded is None else excluded
@@ -292,7 +294,7 @@ class Retriever:
             rows = np.arange(len(self.planner)) if allowed is None else allowed.rows
             rows = rows[~np.isin(rows, out)]
             plan = Plan("popularity", None if allowed is None else allowed.count, len(rows))
-            logarithms, scores = boosted_counts(self._bundle.popularity[rows], boosts[rows])
+            logarithms, scores = boosted_counts(self._bundle.item_weights[rows], boosts[rows])
             order = np.lexsort((rows, -logarithms))[:k]
             return Ranking(rows[order], scores[order], plan)
         looked = k + len(out)
@@ -308,4 +310,4 @@ class Retriever:
         plan = Plan(
             "popularity", None if allowed is None else allowed.count, min(looked, len(self._by_popularity))
         )
-        return Ranking(rows, self._bundle.popularity[rows].astype(np.float32), plan)
+        return Ranking(rows, self._bundle.item_weights[rows].astype(np.float32), plan)

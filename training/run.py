@@ -47,7 +47,7 @@ from turret.training.model_loss import build_objective
 from turret.training.pairs_start import begin_as_pairs
 from turret.training.randomness import seed_torch
 from turret.training.records import ENVIRONMENT, HISTORY, LOGGERS_FILE, TENSORBOARD, WANDB
-from turret.training.used_items import wants_repeats
+from turret.training.used_items import item_weights, wants_repeats
 from turret.training.verdict.verdict import Finding, finding, verdict
 
 # Commands that name no data or no experiment take these.
@@ -170,7 +170,9 @@ class Run:
             objective = build_objective(self.experiment, data, torch.device("cpu"))
             load_parameters(self.model_file(part), objective, is_objective=True)
             scores = objective.eval().scores
-        scores_of = tower_scores(self.open_model(data, part), data, part, data.item_counts("train"), scores)
+        scores_of = tower_scores(
+            self.open_model(data, part), data, part, item_weights(self.experiment, data), scores
+        )
         term = self.repeats() if repeats else None
         return scores_of if term is None else with_repeats(scores_of, term, data, part)
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from turret.data.kinds import Seen, left_out_for, negative_kinds, read_kinds
 from turret.data.prepared import PreparedData
+from turret.data.ranges import ranges
 from turret.tower.towers.user import SETS
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.errors import TrainingError
@@ -120,7 +121,7 @@ class Targets:
             weights = np.where(self.data.are_targets(positions), weights, self.signal_weight * weights)
         if self.half_life:
             days = (self.newest - self.data.times[positions]) / _DAY
-            weights = weights * np.exp2(-np.minimum(days / self.half_life, _MOST_HALVES))
+            weights = (weights * age_weights(days, self.half_life)).astype(np.float32)
         if self.of_places is not None:
             assert self.data.places is not None
             weights = weights * self.of_places[self.data.places[positions].clip(max=len(self.of_places) - 1)]
@@ -131,6 +132,27 @@ class Targets:
         """The time of the last training event."""
         starts, ends = (np.asarray(bound) for bound in self.data.bounds("train"))
         return float(self.data.times[ends[ends > starts] - 1].max())
+
+
+def item_weights(experiment: ExperimentConfig, data: PreparedData) -> NDArray[np.float64]:
+    """The sums of the weights of each item's training targets by age (`training.half_life`): float64 [N].
+
+    Without a half-life they are numbers of events. Items are ranked by them for users without a history.
+    """
+    half_life = experiment.training.half_life
+    if not half_life:
+        return data.item_counts("train").astype(np.float64)
+    starts, ends = (np.asarray(bound) for bound in data.bounds("train"))
+    events = data.only_targets(ranges(starts, ends - starts))
+    newest = float(data.times[ends[ends > starts] - 1].max())
+    weights = age_weights((newest - data.times[events]) / _DAY, half_life)
+    return np.bincount(data.event_items[events], weights, minlength=len(data.item_ids)).astype(np.float64)
+
+
+def age_weights(days: NDArray[np.float64], half_life: float) -> NDArray[np.float64]:
+    """The weights of events of an age in `days` [E], which halve in each `half_life`: float64 [E]."""
+    weights: NDArray[np.float64] = np.exp2(-np.minimum(days / half_life, _MOST_HALVES))
+    return weights
 
 
 def place_weights(data: PreparedData, clip: float) -> NDArray[np.float64]:

@@ -333,7 +333,7 @@ def _pin_scores(rows: NDArray[np.int64], query: Query, view: ItemView) -> Scores
         counted = dict(zip(query.popular.rows.tolist(), query.popular.sums.tolist(), strict=True))
         factor = query.popular.at(query.request_time)
         return boosted_counts(np.array([factor * counted.get(row, 0.0) for row in rows.tolist()]), boosts)[1]
-    counts = np.append(view.bundle.popularity, 0)[np.minimum(rows, view.fresh.first_row)]
+    counts = np.append(view.bundle.item_weights, 0)[np.minimum(rows, view.fresh.first_row)]
     return boosted_counts(counts, boosts)[1]
 
 

@@ -289,6 +289,7 @@ def test_boosts_rank_as_the_whole_catalog_does(index: Index, data: st.DataObject
     bundle = SimpleNamespace(
         manifest=SimpleNamespace(scoring=ScoringConfig(kind="dot", temperature=0.25)),
         popularity=np.arange(COUNT),
+        item_weights=np.arange(COUNT),
         index=index,
         encoder=SimpleNamespace(encode=None),
     )

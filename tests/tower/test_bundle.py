@@ -180,10 +180,10 @@ def test_a_bias_beside_the_cosine_is_free(bundles: Path) -> None:
     popularity = np.ones(60, np.int64)
     vectors: NDArray[np.float32] = np.eye(60, 8, dtype=np.float32)
     vectors[7:, 0], vectors[:, 7] = 1, np.linspace(-2, 2, 60)
-    check_parts(biased, vectors, popularity, np.zeros(60, np.float32), 60)
+    check_parts(biased, vectors, popularity, popularity, np.zeros(60, np.float32), 60)
     vectors[1] *= 2
     with pytest.raises(BundleError, match="row 1 is 1 away"):
-        check_parts(biased, vectors, popularity, np.zeros(60, np.float32), 60)
+        check_parts(biased, vectors, popularity, popularity, np.zeros(60, np.float32), 60)
 
 
 def ranking(rows: list[int], scores: list[float]) -> Ranking:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tests.support.trained import trained_shop
 from tests.tower.small_towers import ITEMS, item_features, no_features
-from tests.training.conftest import trained
+from tests.training.conftest import prepared, trained
 from turret.data.features.columns import Bag
 from turret.data.prepared import ColdItems, PreparedData
 from turret.tower.bundle.bundle import Bundle
@@ -113,6 +113,32 @@ def test_a_bundle_says_whether_it_reads_times(exported: Exported) -> None:
         later = golden.model_copy(update={"queries": tuple(late)})
         apart = zip(replay(bundle, golden), replay(bundle, later), strict=True)
         assert any(difference(one, other) for one, other in apart)
+
+
+def test_strangers_get_what_is_used_of_late_if_events_weigh_less_with_their_age(tmp_path: Path) -> None:
+    """The service and the evaluation agree; items without a half-life are ranked by all events."""
+    day, rows = 86_400, []
+    for user in range(60):  # item 0 is used by the oldest, item 1 by the newest third, and others by some
+        items = [2 + user % 7, int(user >= 40), 2 + (user + 3) % 7]
+        begun = 1_500_000_000 + user * 10 * day
+        rows += [{"user": f"u{user}", "item": item, "time": begun + at} for at, item in enumerate(items)]
+    rows += [{"user": f"v{at}", "item": 1, "time": 1_500_000_000 + (600 + at) * day} for at in range(12)]
+    data = prepared(tmp_path / "data", rows, split__kind="time")
+    favourites = []
+    for half_life in (0.0, 30.0):
+        settings = {"training": {"epochs": 1, "half_life": half_life, "device": "cpu"}}
+        folder = tmp_path / f"run{half_life:g}"
+        run, _ = trained(folder / "run", data, ExperimentConfig.model_validate(settings))
+        bundle = Bundle.open(export(run, data, folder / "bundles", "v1"))
+        answer = Retriever(bundle).popular(5)
+        assert answer.scores.tolist() == sorted(answer.scores.tolist(), reverse=True)
+        strangers = np.flatnonzero(data.history_ends("test") == np.asarray(data.offsets[:-1]))
+        assert len(strangers)
+        scores = run.open_ranker(data, "test")(strangers)
+        assert (scores.argsort(dim=1, descending=True)[:, :5].numpy() == answer.rows).all()
+        favourites.append(data.item_ids.ids(answer.rows[:1].tolist()))
+        assert Retriever(bundle).popularity_rank(int(answer.rows[0])) == 1
+    assert favourites == [[0], [1]]
 
 
 def fields_of(bundle: Bundle, rows: range) -> dict[str, list[Any]]:

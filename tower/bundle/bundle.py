@@ -16,6 +16,7 @@ from turret.tower.format.manifest import (
     ITEM_FEATURES,
     ITEM_MAP,
     ITEM_TOWER,
+    ITEM_WEIGHTS,
     Manifest,
     manifest_digest,
     read_manifest,
@@ -30,7 +31,8 @@ from turret.tower.inference.feature_inputs import read_features
 class Bundle:
     """An opened bundle: user tower, item vectors, index, vocabulary and catalog, all of one model.
 
-    `vectors` is float32 [N, D], memory-mapped; `popularity` int64 [N], the training events of each item, and
+    `vectors` is float32 [N, D], memory-mapped; `popularity` int64 [N], the training events of each item;
+    `item_weights` float64 [N], the sums of their weights by age, or `popularity` if they weigh alike; and
     `usual_gaps` float32 [N], the usual seconds until a user takes it again, 0 where that is unknown.
     `item_encoder` is None where the item tower reads ids alone. `digest`, set by `open`, is the SHA-256 of
     its `manifest.json`.
@@ -46,11 +48,16 @@ class Bundle:
             folder / "item_vectors.npy", "float32", (count, dimension)
         )
         self.popularity: NDArray[np.int64] = map_array(folder / "popularity.npy", "int64", (count,))
+        self.item_weights: NDArray[np.float64] | NDArray[np.int64] = self.popularity
+        if ITEM_WEIGHTS in manifest.files:
+            self.item_weights = map_array(folder / ITEM_WEIGHTS, "float64", (count,))
         self.usual_gaps: NDArray[np.float32] = map_array(folder / "usual_gaps.npy", "float32", (count,))
         self.vocabulary = _vocabulary(folder, manifest)
         self.catalog = Catalog.load(folder, count)
         self.user_features = read_features(folder / "user_features.json")
-        check_parts(manifest, self.vectors, self.popularity, self.usual_gaps, len(self.vocabulary))
+        check_parts(
+            manifest, self.vectors, self.popularity, self.item_weights, self.usual_gaps, len(self.vocabulary)
+        )
         self.index = open_index(folder / INDEX, self.vectors, manifest.index)
         model = read_regular(folder / "user_tower.onnx", TOWER_BYTES)
         self.encoder = Encoder(model, self.vectors, self.user_features, manifest)

@@ -28,6 +28,7 @@ from turret.tower.format.manifest import (
     ITEM_FEATURES,
     ITEM_MAP,
     ITEM_TOWER,
+    ITEM_WEIGHTS,
     QUERY_VECTORS,
     Manifest,
     ModelCard,
@@ -68,6 +69,7 @@ class BundleContents:
     item_tower: bytes | None = None
     experiment: dict[str, Any] = field(default_factory=dict)
     item_map: NDArray[np.uint16] | None = None
+    item_weights: NDArray[np.float64] | None = None
     display: DisplaySettings = NO_DISPLAY
 
 
@@ -93,6 +95,8 @@ def _write(folder: Path, contents: BundleContents) -> None:
     np.save(folder / "item_vectors.npy", vectors, allow_pickle=False)
     np.save(folder / QUERY_VECTORS, queries, allow_pickle=False)
     np.save(folder / "popularity.npy", np.asarray(contents.popularity, dtype=np.int64), allow_pickle=False)
+    if contents.item_weights is not None:
+        np.save(folder / ITEM_WEIGHTS, np.asarray(contents.item_weights, np.float64), allow_pickle=False)
     gaps = np.zeros(len(vectors)) if contents.usual_gaps is None else contents.usual_gaps
     np.save(folder / "usual_gaps.npy", np.asarray(gaps, dtype=np.float32), allow_pickle=False)
     contents.vocabulary.save(folder / "vocabulary.json")

@@ -64,6 +64,7 @@ def check_parts(
     manifest: Manifest,
     vectors: NDArray[np.float32],
     popularity: NDArray[np.int64],
+    item_weights: NDArray[np.float64] | NDArray[np.int64],
     usual_gaps: NDArray[np.float32],
     vocabulary_length: int,
 ) -> None:
@@ -79,6 +80,8 @@ def check_parts(
         )
     if (popularity < 0).any():
         raise BundleError("popularity.npy holds a negative count; export the bundle again")
+    if not (np.isfinite(item_weights).all() and (item_weights >= 0).all()):
+        raise BundleError("item_weights.npy holds a weight that is none; export the bundle again")
     if not (np.isfinite(usual_gaps).all() and (usual_gaps >= 0).all()):
         raise BundleError("usual_gaps.npy holds a time that is none; export the bundle again")
     lengths = lengths_of(vectors)

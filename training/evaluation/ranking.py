@@ -149,10 +149,10 @@ def tower_scores(
     model: TwoTowers,
     data: PreparedData,
     until: HistoryEnd,
-    popularity: NDArray[np.int64],
+    popularity: NDArray[np.int64] | NDArray[np.float64],
     scores: CatalogScores | None = None,
 ) -> ScoresOf:
-    """Score like the service: by the towers, and by popularity for users without a history.
+    """Score like the service: by the towers, and by `popularity` [N] for users without a history.
 
     `scores` are those of an objective that does not rank by inner products, which are the default.
     """
@@ -175,13 +175,13 @@ def tower_scores(
     return scores_of
 
 
-def popularity_scores(popularity: NDArray[np.int64]) -> ScoresOf:
+def popularity_scores(popularity: NDArray[np.int64] | NDArray[np.float64]) -> ScoresOf:
     """Score items for all users by their counts of training events [N]: the popularity baseline."""
     scores = popularity_order(popularity)
     return lambda users: scores.repeat(len(users), 1)
 
 
-def popularity_order(popularity: NDArray[np.int64]) -> Tensor:
+def popularity_order(popularity: NDArray[np.int64] | NDArray[np.float64]) -> Tensor:
     """Scores [N]: minus the popularity rank, from 0, ties by ascending row. No two are equal."""
     ranks = np.empty(len(popularity), dtype=np.float32)
     ranks[np.argsort(-popularity, kind="stable")] = np.arange(len(popularity))

@@ -16,6 +16,7 @@ from turret.training.evaluation.ranking import tower_scores
 from turret.training.pairs_start import pair_factors
 from turret.training.randomness import seed_torch
 from turret.training.run import ChosenPairs, Run
+from turret.training.used_items import item_weights
 
 # Factors are tried of such shares of the time of the log, up to its end, until a shorter one is no better. A
 # weight is that of a product of factors against a score of the towers.
@@ -43,7 +44,7 @@ def add_pairs(
         run.save_pairs(left_out, torch.empty(0))
         return
     experiment, model = run.experiment, run.open_model(data, "validation")
-    metric, popularity = experiment.training.metric, data.item_counts("train")
+    metric, popularity = experiment.training.metric, item_weights(experiment, data)
 
     def measured(table: Tensor | None) -> Values:
         model.pairs = table

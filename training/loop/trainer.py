@@ -48,7 +48,7 @@ from turret.training.run import (
     Run,
     build_model,
 )
-from turret.training.used_items import Targets, wants_repeats
+from turret.training.used_items import Targets, item_weights, wants_repeats
 
 Report = Callable[[str], None]
 # It is called after each evaluation with the epoch and the value; True ends the run.
@@ -129,9 +129,9 @@ class Trainer:
         self.best, self.progress = dict[str, Tensor](), Progress()
 
     @cached_property
-    def popularity(self) -> NDArray[np.int64]:
-        """The training targets of each item, int64 [N], which rank items for users without a history."""
-        return self.data.item_counts("train")
+    def popularity(self) -> NDArray[np.float64]:
+        """The `item_weights`, float64 [N], which rank items for users without a history."""
+        return item_weights(self.run.experiment, self.data)
 
     @property
     def metric(self) -> str:
