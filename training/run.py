@@ -282,7 +282,11 @@ class Run:
 
     def save_metrics(self, part: str, report: dict[str, Any]) -> None:
         """Store the evaluation report of one part, with the hash of its model, for the bundle's manifest."""
-        model = {"sha256": hash_file(self.model_file()).sha256, "state": self._model_state()}
+        model = {
+            "sha256": hash_file(self.model_file()).sha256,
+            "state": self._model_state(),
+            "pairs": self._pairs_hash(),
+        }
         stored = {"model": model, "reports": {**self.metrics(), part: report}}
         replace_json(self.folder / METRICS, stored)
 
@@ -297,7 +301,13 @@ class Run:
             model = stored["model"]
             # A model of gigabytes is read again only where its file is another one, such as a copy.
             is_same = model["state"] == self._model_state() or model["sha256"] == hash_file(file).sha256
-        return reports if is_same else {}
+        return reports if is_same and model.get("pairs") == self._pairs_hash() else {}
+
+    def _pairs_hash(self) -> str | None:
+        """The hash of the served factors of pairs; None without any. A choice on resuming may add them."""
+        if not ((chosen := self.chosen_pairs()) and chosen.weight):
+            return None
+        return hash_file(self._pairs_file(self.is_refitted())).sha256
 
     def _model_state(self) -> list[int]:
         status = self.model_file().stat()

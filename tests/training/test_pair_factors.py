@@ -133,8 +133,11 @@ def test_an_interrupted_choice_is_made_on_resuming(pairs: PreparedData, tmp_path
     (run.folder / PAIRS).unlink()
     assert not is_finished(run)
     assert any("choice of factors of pairs was interrupted" in line for line in export_warnings(run, pairs))
+    run.evaluate(pairs, "test")
+    assert "test" in run.metrics()
     commands.train_command(run.folder, resume=True)
     assert is_finished(run)
+    assert run.metrics() == {}  # they were those of the towers alone
     assert (run.folder / PAIRS).read_bytes() == whole
     commands.train_command(run.folder, data=pairs.folder, overwrite=True)
     assert not (run.folder / PAIRS).exists()
