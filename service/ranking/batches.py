@@ -148,7 +148,7 @@ def vectors_of(
     degraded = dict.fromkeys([*missing, *(part for query in queries for part in query.degraded)])
     return {
         "version": model.version,
-        "normalised": scoring.kind == "cosine",
+        "normalised": scoring.kind == "cosine" and not scoring.pairs,
         "temperature": scoring.temperature,
         "absolute": scoring.absolute,
         "item_bias": scoring.item_bias,

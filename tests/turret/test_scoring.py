@@ -36,7 +36,8 @@ from turret.scoring.candidates import score_candidates
 from turret.scoring.cli import app
 from turret.scoring.run import Run, Users, score
 from turret.scoring.shared_search import Answers, Encoded, SharedSearch
-from turret.scoring.vectors import write_vectors
+from turret.scoring.vectors import scoring_of, words_of, write_vectors
+from turret.tower.config import ScoringConfig
 from turret.training.config.experiment import load_experiment
 from turret.training.export.export import export
 
@@ -622,3 +623,9 @@ def test_the_ranker_of_the_page_is_trained_on_the_candidates(
     assert set(best.group_by("user_id").len()["len"]) == {20}
     assert best["user_id"].n_unique() == pl.read_parquet("var/test.parquet")["user_id"].n_unique()
     assert best["rank"].to_list() != [*range(1, 21)] * best["user_id"].n_unique()
+
+
+def test_vectors_with_factors_of_pairs_are_not_said_to_have_length_1() -> None:
+    scoring = ScoringConfig(pairs=8)
+    assert scoring_of(scoring)["normalisation"] == "none"
+    assert "vectors are not normalised" in words_of(scoring)

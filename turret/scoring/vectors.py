@@ -24,7 +24,7 @@ Of = Literal["items", "users"]
 def scoring_of(scoring: ScoringConfig) -> dict[str, str]:
     """The rule by which the inner product of two vectors becomes a score, for the metadata of a file."""
     return {
-        "normalisation": "length 1" if scoring.kind == "cosine" else "none",
+        "normalisation": "length 1" if scoring.kind == "cosine" and not scoring.pairs else "none",
         "temperature": repr(float(np.float32(scoring.temperature))),
         "absolute": str(scoring.absolute).lower(),
         "item_bias": str(scoring.item_bias).lower(),
@@ -35,7 +35,8 @@ def words_of(scoring: ScoringConfig) -> str:
     """The same rule, for people."""
     product = "|user . item|" if scoring.absolute else "user . item"
     bias = "; the last column of an item is its bias, that of a user 1" if scoring.item_bias else ""
-    length = "vectors have length 1" if scoring.kind == "cosine" else "vectors are not normalised"
+    is_unit = scoring.kind == "cosine" and not scoring.pairs
+    length = "vectors have length 1" if is_unit else "vectors are not normalised"
     return f"score = {product} / {scoring.temperature:g}; {length}{bias}"
 
 
