@@ -189,10 +189,6 @@ class Run:
         """Whether factors of pairs are still to be chosen."""
         return bool(self.experiment.tower.scoring.pairs) and not self._pairs_file(is_refitted=False).is_file()
 
-    def remove_pairs(self) -> None:
-        """Delete the choice of factors of pairs."""
-        self._pairs_file(is_refitted=False).unlink(missing_ok=True)
-
     def _pairs_file(self, is_refitted: bool) -> Path:
         return self.folder / (REFITTED_PAIRS if is_refitted else PAIRS)
 

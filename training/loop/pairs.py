@@ -37,7 +37,6 @@ def add_pairs(
     The part of the log and the weight are those with the highest metric; the factors are left out where the
     95 % interval of the difference over users begins below zero, or too few users measure it.
     """
-    run.remove_pairs()
     left_out = ChosenPairs(share=1.0, weight=0.0, validation={})
     if users is None or len(users.users) < LEAST_USERS:
         report(f"Factors of pairs are left out, as fewer than {LEAST_USERS} users have a validation part.")

@@ -90,6 +90,6 @@ def refusal(teacher: Run, run: Run) -> str | None:
             setting = f"tower.user.{name.removeprefix('reads_')}"
             return f"has {setting} = {value!r}, and this run {needed!r}; train it with that"
     progress = teacher.progress()
-    if progress is None or not progress.finished:
+    if progress is None or not progress.finished or teacher.lacks_pairs():
         return "is not trained to its end; continue it with --resume"
     return None

@@ -78,7 +78,7 @@ def train(
     progress, users, report = trainer.train(loggers or DEFAULT), trainer.users, trainer.report
     validated, slot = trainer.validated, trainer.slot
     del trainer  # this frees its tables and their moments
-    if world.leads and run.experiment.tower.scoring.pairs:
+    if world.leads and run.lacks_pairs():
         add_pairs(run, data, validated, slot, report)
     if world.leads and wants_repeats(run.experiment, data):
         _add_repeats(run, data, users, report)

@@ -135,6 +135,7 @@ class SamplerReport:
         device = pick_device(self.experiment.training.device)
         self.scoring = self.experiment.tower.scoring
         self.model = run.open_model(data).to(device)
+        self.model.pairs = None  # training draws by the scores of the towers
         batches = TrainingBatches.of(self.experiment, data, _USERS_AT_ONCE)
         statistics = PreparedStatistics(
             data,
