@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from turret.data.configuration import override
@@ -171,7 +172,7 @@ class Run:
             load_parameters(self.model_file(part), objective, is_objective=True)
             scores = objective.eval().scores
         scores_of = tower_scores(
-            self.open_model(data, part), data, part, item_weights(self.experiment, data), scores
+            self.open_model(data, part), data, part, self.item_weights(data, part), scores
         )
         term = self.repeats() if repeats else None
         return scores_of if term is None else with_repeats(scores_of, term, data, part)
@@ -191,6 +192,14 @@ class Run:
 
     def _pairs_file(self, is_refitted: bool) -> Path:
         return self.folder / (REFITTED_PAIRS if is_refitted else PAIRS)
+
+    def trained_on(self, data: PreparedData, part: HistoryEnd = "end") -> PreparedData:
+        """The data whose training part is that of the `model_file` of a part."""
+        return with_validation(data) if part != "validation" and self.is_refitted() else data
+
+    def item_weights(self, data: PreparedData, part: HistoryEnd = "end") -> NDArray[np.float64]:
+        """The weights of the items, float64 [N], by which users without a history are answered."""
+        return item_weights(self.experiment, self.trained_on(data, part))
 
     def is_refitted(self) -> bool:
         """Whether the model that is served was trained on the validation part too."""
@@ -242,7 +251,7 @@ class Run:
         """
         chosen, left_out = chosen_baselines(baselines, data, self.experiment.evaluation.exclude_seen)
         limits = {baseline.name: limit for baseline in chosen if (limit := baseline.limits(data))}
-        known = with_validation(data) if part == "test" and self.is_refitted() else data
+        known = self.trained_on(data, part)
         evaluated, per_user = evaluate_rankers(
             {
                 TOWERS: lambda: self.open_ranker(data, part),

@@ -125,9 +125,9 @@ def test_strangers_get_what_is_used_of_late_if_events_weigh_less_with_their_age(
     rows += [{"user": f"v{at}", "item": 1, "time": 1_500_000_000 + (600 + at) * day} for at in range(12)]
     data = prepared(tmp_path / "data", rows, split__kind="time")
     favourites = []
-    for half_life in (0.0, 30.0):
-        settings = {"training": {"epochs": 1, "half_life": half_life, "device": "cpu"}}
-        folder = tmp_path / f"run{half_life:g}"
+    for half_life, refit in ((0.0, False), (30.0, False), (0.0, True), (30.0, True)):
+        training = {"epochs": 1, "half_life": half_life, "refit": refit, "device": "cpu"}
+        settings, folder = {"training": training}, tmp_path / f"run{half_life:g}{refit}"
         run, _ = trained(folder / "run", data, ExperimentConfig.model_validate(settings))
         bundle = Bundle.open(export(run, data, folder / "bundles", "v1"))
         answer = Retriever(bundle).popular(5)
@@ -138,7 +138,7 @@ def test_strangers_get_what_is_used_of_late_if_events_weigh_less_with_their_age(
         assert (scores.argsort(dim=1, descending=True)[:, :5].numpy() == answer.rows).all()
         favourites.append(data.item_ids.ids(answer.rows[:1].tolist()))
         assert Retriever(bundle).popularity_rank(int(answer.rows[0])) == 1
-    assert favourites == [[0], [1]]
+    assert favourites == [[0], [1]] * 2
 
 
 def fields_of(bundle: Bundle, rows: range) -> dict[str, list[Any]]:

@@ -64,7 +64,7 @@ def test_strangers_get_popular_items_which_is_told_beside_recent_ones() -> None:
     group: dict[str, Any] = {"users": 40, "towers": {M: {"mean": 0.0233}}}
     found = strangers({"slices": {"history 0": group}}, M)
     assert found is not None
-    assert found["sentence"].startswith("Users without a history (40) get the most popular items")
+    assert found["sentence"].startswith("Users without a history (40) get the items that are popular")
     assert found["sentence"].endswith("0.0233 for them.")
     group["recent_popularity"] = {M: {"mean": 0.52}}
     found = strangers({"slices": {"history 0": group}}, M)

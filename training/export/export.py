@@ -34,7 +34,6 @@ from turret.training.export.item_map import project_items
 from turret.training.export.onnx_form import ServedItemTower, item_tower_onnx, user_tower_onnx
 from turret.training.randomness import stream
 from turret.training.run import Run, refit_findings
-from turret.training.used_items import item_weights
 from turret.training.verdict.verdict import best_baseline_finding
 
 RECORDED_QUERIES, RECORDED_ITEMS = 64, 16
@@ -93,6 +92,7 @@ def _contents(run: Run, data: PreparedData, version: str, work: Path) -> BundleC
         ids = [*vocabulary.ids(range(len(vocabulary))), *cold.ids]
         vocabulary = Vocabulary(ids)  # type: ignore[arg-type]
     popularity = np.concatenate([data.item_counts("train"), np.zeros(len(cold.ids), dtype=np.int64)])
+    weights = np.concatenate([run.item_weights(data), np.zeros(len(cold.ids))])
     # Warm starts validate on the validation part again, so this is the model that was not trained on it.
     save_tensors(work / "model.safetensors", run.open_model(data, "validation").state_dict())
     term = run.repeats()
@@ -110,9 +110,7 @@ def _contents(run: Run, data: PreparedData, version: str, work: Path) -> BundleC
         user_features=model.request_features,
         fields={name: [*values, *cold.fields.get(name, [])] for name, values in data.fields.items()},
         popularity=popularity,
-        item_weights=None
-        if not run.experiment.training.half_life
-        else np.concatenate([item_weights(run.experiment, data), np.zeros(len(cold.ids))]),
+        item_weights=None if np.array_equal(weights, popularity) else weights,
         usual_gaps=np.concatenate([usual_gaps(data), np.zeros(len(cold.ids), dtype=np.float32)]),
         model=np.memmap(work / "model.safetensors", np.uint8, "r").data,
         golden=Golden(queries=tuple(queries), items=_recorded_items(data, model)),

@@ -273,7 +273,7 @@ def strangers(report: dict[str, Any], metric: str) -> Finding | None:
         return None
     users, mean = group["users"], group[TOWERS][metric]["mean"]
     sentence = (
-        f"Users without a history ({users:,}) get the most popular items of the whole training part, "
+        f"Users without a history ({users:,}) get the items that are popular in the training part, "
         f"as strangers do in the service: {metric} is {mean:.4f} for them"
     )
     figures = {"users": users, "metric": metric, TOWERS: mean}
