@@ -45,7 +45,13 @@ def message(answer: Any, status: int) -> str:
 def test_the_live_version_is_described(client: TestClient) -> None:
     answer = client.get("/v1/version").json()
     assert (answer["version"], answer["item_count"], answer["dimension"]) == ("v1", 60, 8)
-    assert answer["scoring"] == {"kind": "cosine", "temperature": 0.5, "absolute": False, "item_bias": False}
+    assert answer["scoring"] == {
+        "kind": "cosine",
+        "temperature": 0.5,
+        "absolute": False,
+        "item_bias": False,
+        "pairs": 0,
+    }
     assert answer["metrics"] == {"test": {"towers": {"ndcg@10": {"mean": 0.5}}}}
     assert answer["recall"] == [{"k": 10, "selectivity": 1.0, "recall": 1.0}]
     assert answer["index"] == {"kind": "flat", "is_exact": True}
