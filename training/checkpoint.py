@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from turret.data.files import new_file
+from turret.tower.config import Settings
 from turret.training.errors import TrainingError, naming_damage
 
 _OBJECTIVE, _AGAIN = "objective.", "train again with --overwrite"
@@ -83,10 +84,21 @@ def all_parameters(model: nn.Module, objective: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.detach().clone() for name, tensor in tensors.items()}
 
 
-def load_pairs(path: Path) -> tuple[Tensor, str]:
-    """The factors of pairs in a file of a run, mapped, and their choice as JSON. Raises TrainingError."""
+class ChosenPairs(Settings):
+    """The factors of pairs that validation chose: of the newest `share` of the log's time, with a weight.
+
+    A weight of 0 leaves them out. `validation` has the metric with them by its name, if they are kept.
+    """
+
+    share: float
+    weight: float
+    validation: dict[str, float]
+
+
+def load_pairs(path: Path) -> tuple[Tensor, ChosenPairs]:
+    """The factors of pairs in a file of a run, mapped, and their choice. Raises TrainingError."""
     with naming_damage(path, _AGAIN, OSError, SafetensorError), safe_open(path, "pt") as file:
-        return file.get_tensor("pairs"), file.metadata()["chosen"]
+        return file.get_tensor("pairs"), ChosenPairs.model_validate_json(file.metadata()["chosen"])
 
 
 def load_parameters(path: Path, module: nn.Module, is_objective: bool = False) -> None:

@@ -31,6 +31,7 @@ from turret.tower.towers.user import SETS
 from turret.training.baselines.registry import chosen_baselines
 from turret.training.batches.baskets import examples_of
 from turret.training.checkpoint import (
+    ChosenPairs,
     Progress,
     load_pairs,
     load_parameters,
@@ -177,12 +178,12 @@ class Run:
         term = self.repeats() if repeats else None
         return scores_of if term is None else with_repeats(scores_of, term, data, part)
 
-    def chosen_pairs(self) -> "ChosenPairs | None":
+    def chosen_pairs(self) -> ChosenPairs | None:
         """The choice of factors of pairs beside the towers; None before it, and for a run without them."""
         path = self._pairs_file(is_refitted=False)
-        return ChosenPairs.model_validate_json(load_pairs(path)[1]) if path.is_file() else None
+        return load_pairs(path)[1] if path.is_file() else None
 
-    def save_pairs(self, chosen: "ChosenPairs", table: Tensor, is_refitted: bool = False) -> None:
+    def save_pairs(self, chosen: ChosenPairs, table: Tensor, is_refitted: bool = False) -> None:
         """Store the factors of pairs [N, K] that go beside the towers, or beside those of the refit."""
         save_tensors(self._pairs_file(is_refitted), {"pairs": table}, {"chosen": chosen.model_dump_json()})
 
@@ -327,17 +328,6 @@ class StoredRepeats(Settings):
     """
 
     term: RepeatTerm | None
-    validation: dict[str, float]
-
-
-class ChosenPairs(Settings):
-    """The factors of pairs that validation chose: of the newest `share` of the log's time, with a weight.
-
-    A weight of 0 leaves them out. `validation` has the metric with them by its name, if they are kept.
-    """
-
-    share: float
-    weight: float
     validation: dict[str, float]
 
 

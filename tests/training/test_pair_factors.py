@@ -14,7 +14,7 @@ from turret.data.prepared import PreparedData
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.retrieval import Retriever
 from turret.training import commands
-from turret.training.baselines.interactions import Interactions, first_events
+from turret.training.baselines.interactions import Interactions
 from turret.training.comparison.compare import is_finished
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.errors import TrainingError
@@ -167,12 +167,8 @@ def test_products_of_factors_are_the_partial_correlations_of_items(pairs: Prepar
 
 def test_events_before_a_time_are_no_pairs(pairs: PreparedData) -> None:
     since = float(np.median(np.asarray(pairs.times)))
-    starts, (_, ends) = first_events(pairs, since), pairs.bounds("train")
-    used = Interactions.training(pairs, since).used
-    for user in range(len(starts)):
-        own = range(int(pairs.offsets[user]), int(ends[user]))
-        recent = {int(pairs.event_items[place]) for place in own if pairs.times[place] >= since}
+    used, ends = Interactions.training(pairs, since).used, pairs.bounds("train")[1]
+    for user, end in enumerate(ends.tolist()):
+        events = range(int(pairs.offsets[user]), end)
+        recent = {int(pairs.event_items[place]) for place in events if pairs.times[place] >= since}
         assert set(used[user].indices.tolist()) == recent
-        assert starts[user] == min(
-            (place for place in own if pairs.times[place] >= since), default=starts[user]
-        )

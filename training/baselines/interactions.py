@@ -12,6 +12,7 @@ from torch import Tensor
 
 from turret.data.prepared import HistoryEnd, PreparedData
 from turret.data.ranges import groups, ranges
+from turret.training.batches.event_times import first_since
 from turret.training.evaluation.ranking import ScoresOf, popularity_order
 
 Offsets = NDArray[np.int64]
@@ -95,7 +96,7 @@ class Interactions:
         offsets, blocks = [np.zeros(1, dtype=np.int64)], []
         repeaters = np.zeros(len(data.item_ids), dtype=np.int64)
         ends = np.asarray(data.bounds("train")[1])
-        begins = first_events(data, since)
+        begins = first_since(data, since) if np.isfinite(since) else np.asarray(data.offsets[:-1])
         for first, last in pairwise(groups(np.asarray(data.offsets), _EVENTS_A_BLOCK).tolist()):
             bounds, rows, counts = distinct_items(
                 data, np.arange(first, last), ends[first:last], begins[first:last]
@@ -114,15 +115,6 @@ def sparse_rows(offsets: Offsets, items: Rows, item_count: int) -> Any:
 
     ones = np.ones(len(items), dtype=np.float32)
     return csr_matrix((ones, items, offsets), shape=(len(offsets) - 1, item_count))
-
-
-def first_events(data: PreparedData, since: float) -> NDArray[np.int64]:
-    """The position of the first event of each user that is no older than `since`: int64 [U]."""
-    offsets = np.asarray(data.offsets)
-    if not np.isfinite(since):
-        return offsets[:-1]
-    older = np.concatenate([[0], np.cumsum(np.asarray(data.times) < since)])
-    return offsets[:-1] + np.diff(older[offsets])
 
 
 def used_pairs(

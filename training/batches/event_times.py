@@ -67,7 +67,11 @@ def first_events(data: PreparedData, start_time: str | float) -> Positions:
     Raises:
         TrainingError: the data has no times, or `start_time` is not a value of their kind.
     """
-    bound = _as_stored(data, start_time)
+    return first_since(data, _as_stored(data, start_time))
+
+
+def first_since(data: PreparedData, bound: float) -> Positions:
+    """The same, from `bound` on, in the unit of `data.times`."""
     begins, ends = (np.asarray(bounds) for bounds in data.bounds("train"))
     firsts = np.empty(len(begins), dtype=np.int64)
     for first in range(0, len(begins), _USERS_A_BLOCK):

@@ -9,13 +9,14 @@ from torch import Tensor
 
 from turret.data.prepared import PreparedData
 from turret.tower.repeats import Slot
+from turret.training.checkpoint import ChosenPairs
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.evaluation.evaluation import Relevant, summarise, values_of
 from turret.training.evaluation.metrics import LEAST_USERS, Values, difference_interval
 from turret.training.evaluation.ranking import tower_scores
 from turret.training.pairs_start import pair_factors
 from turret.training.randomness import seed_torch
-from turret.training.run import ChosenPairs, Run
+from turret.training.run import Run
 from turret.training.used_items import item_weights
 
 # Factors are tried of such shares of the time of the log, up to its end, until a shorter one is no better. A
