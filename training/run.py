@@ -189,7 +189,7 @@ class Run:
 
     def lacks_pairs(self) -> bool:
         """Whether factors of pairs are still to be chosen."""
-        return bool(self.experiment.tower.scoring.pairs) and not self._pairs_file(is_refitted=False).is_file()
+        return bool(self.experiment.tower.scoring.pairs) and self.chosen_pairs() is None
 
     def _pairs_file(self, is_refitted: bool) -> Path:
         return self.folder / (REFITTED_PAIRS if is_refitted else PAIRS)

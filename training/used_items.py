@@ -144,8 +144,7 @@ def item_weights(experiment: ExperimentConfig, data: PreparedData) -> NDArray[np
         return data.item_counts("train").astype(np.float64)
     starts, ends = (np.asarray(bound) for bound in data.bounds("train"))
     events = data.only_targets(ranges(starts, ends - starts))
-    newest = float(data.times[ends[ends > starts] - 1].max())
-    weights = age_weights((newest - data.times[events]) / _DAY, half_life)
+    weights = age_weights((Targets(data, None).newest - data.times[events]) / _DAY, half_life)
     return np.bincount(data.event_items[events], weights, minlength=len(data.item_ids)).astype(np.float64)
 
 

@@ -22,7 +22,7 @@ MANIFEST, DIGEST = "manifest.json", "manifest.sha256"
 MANIFEST_BYTES = 4_000_000
 GOLDEN, QUERY_VECTORS = "golden.json", "query_vectors.npy"
 ITEM_MAP = "item_map.npy"  # the item vectors in the plane, if they were projected
-ITEM_WEIGHTS = "item_weights.npy"  # only where events weigh less with their age
+ITEM_WEIGHTS = "item_weights.npy"  # only where they differ from the numbers in popularity.npy
 # Warm starts read these files beside the model; serving needs neither.
 EXPERIMENT, ITEM_FEATURES = "experiment.json", "item_features.json"
 ITEM_TOWER = "item_tower.onnx"  # only where the item tower reads features
