@@ -3,10 +3,11 @@
 Protocol: the newest tenth of the events is the test, the tenth before it validation, cut at the same times
 for all users; used items are ranked where the log repeats. EASE, item-kNN, RP3beta and the towers are tuned
 by NDCG@10 of validation alone, setting by setting: their own (of the towers, four shipped experiments),
-then a window of recent events, then a half-life, and for rules that rank used items the weight of these:
-ten trials each, or thirteen. The best of each is fitted again on training and validation, and evaluated
-once on the test; differences are paired by user. `over_best_rule` is the ratio of the towers to the best
-rule, and `least_over_best_rule` the least of the sets.
+then a window of recent events, then a half-life, and for rules that rank used items the weight of these,
+for the towers factors of pairs: eleven trials of the towers, ten or thirteen of each rule. The best of
+each is fitted again on training and validation, and evaluated once on the test; differences are paired by
+user. `over_best_rule` is the ratio of the towers to the best rule, and `least_over_best_rule` the least of
+the sets.
 """
 
 import tempfile
@@ -132,6 +133,7 @@ def tuned_towers(
         [partial(of_experiment, name=name) for name in EXPERIMENTS[1:]],
         [partial(with_setting, name="training.since", value=newest - length) for length in lengths],
         [partial(with_setting, name="training.half_life", value=length / _DAY) for length in lengths],
+        [partial(with_setting, name="tower.scoring.pairs", value=256)],
     ]
     first: Settings = (EXPERIMENTS[0],)
 
