@@ -29,6 +29,12 @@ WORK, SETS = Path("var/demo"), Path("var/data")
 # The demo deletes these of an earlier one, and nothing else in its folder.
 _MADE = ("shop", "prepared", "run", "bundles", "history*.sqlite*")
 _TURRET = (sys.executable, "-m", "turret")
+# Options of `turret data prepare` that leave the next command without prepared data of users.
+_REFUSED = {
+    "--to": f"it prepares into {WORK / 'prepared'}; leave the option out, or run `turret data prepare`",
+    "--queries": "it recommends to users; docs/questions.md has the commands for questions in words",
+    "--help": "run `turret data prepare --help`",
+}
 _LAST_PORT = 65_534  # the admin calls have the next one
 
 
@@ -115,14 +121,18 @@ def _clear(folder: Path) -> None:
 
 
 def _words_of(options: str) -> list[str]:
-    """Raises DemoError for a quote that is not closed."""
+    """Raises DemoError for a quote that is not closed, and for an option that the demo can't take."""
     try:
-        return shlex.split(options)
+        words = shlex.split(options)
     except ValueError as error:
         raise DemoError(
             f"--prepare {options!r}: {error}; give options of `turret data prepare` in quotes, such as "
             '--prepare "--user customer --item sku"'
         ) from None
+    for name, remedy in _REFUSED.items():
+        if any(word.partition("=")[0] == name for word in words):
+            raise DemoError(f"--prepare {options!r}: the demo can't take {name}; {remedy}")
+    return words
 
 
 def _check_ports(port: int) -> None:

@@ -67,3 +67,13 @@ def test_a_service_that_ends_by_itself_ends_the_demo_with_an_error() -> None:
     demo._await_end(Ended(typer.Exit(143)))  # type: ignore[arg-type]
     with pytest.raises(demo.DemoError, match="turret serve ended with status 1"):
         demo._await_end(Ended(1))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "options", ["--to elsewhere", "--user customer --to=elsewhere", "--queries pairs.csv", "--help"]
+)
+def test_an_option_of_the_preparation_that_the_demo_can_not_take_is_refused(options: str) -> None:
+    """Else its next command would miss the prepared data, and blame the training for it."""
+    with pytest.raises(demo.DemoError, match=r"--prepare '.*': the demo can't take --(to|queries|help); \w+"):
+        demo._words_of(options)
+    assert demo._words_of("--user to --item 'a b'") == ["--user", "to", "--item", "a b"]
