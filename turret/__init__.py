@@ -1,4 +1,4 @@
-"""Turret turns a log of who-used-what into a service that answers "what next?".
+"""Turret turns a log of events into a service that recommends each user's next items.
 
 The names in `__all__` are the public Python API, described in docs/python.md. All are loaded on first use:
 `import turret` loads no other package, and changes nothing in the process.

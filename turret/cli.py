@@ -88,7 +88,7 @@ def _end(sentence: str, status: int) -> NoReturn:
 
 app = typer.Typer(
     cls=ErrorHandlingGroup,
-    help="Turret turns a log of who-used-what into a service that answers *what next?* in about a "
+    help="Turret turns a log of events into a service that recommends each user's next items in about a "
     "millisecond.\n\n"
     "`turret demo` shows all of it. The usual way: `turret data prepare`, `train`, `evaluate`, `export`, "
     "`serve`, `recommend`.",

@@ -78,7 +78,8 @@ def test_the_front_page_shows_its_pictures_in_the_colours_of_the_reader(
     shown = view.page.evaluate("[...document.images].map(image => [image.currentSrc, image.naturalWidth])")
     assert {Path(source).name for source, _ in shown} == {f"overview_{scheme}.svg", f"page_{scheme}.gif"}
     assert all(width > 300 for _, width in shown)
-    assert view.page.title() == "From a log of who-used-what to a service that answers what next - Turret"
+    title = "From a log of events to a service that recommends each user's next items"
+    assert view.page.title() == f"{title} - Turret"
     view.check()
     context.close()
 
