@@ -98,7 +98,7 @@ SETS = {
         ),
     ),
     "online-retail": RepeatSet(
-        "what a customer buys in the last month; the month before is the validation",
+        "the purchases of a customer in the last month; the month before is the validation",
         invoices,
         "ids",
         ("training.metric=ndcg@10",),
