@@ -130,7 +130,8 @@ def recency_reason(
     if summary["low"] <= 0:
         return None
     values = {"recent": means_of(recent)[name], "whole": means_of(whole)[name]}
-    half_life, since = float(f"{days:.3g}"), _shown_time(newest_part(data, RECENT)[1])
+    half_life = float(f"{days:.3g}")
+    since = f"{(last - newest_part(data, RECENT)[1]) / _DAY:.3g}d"
     sentence = (
         f"Popular items change: the newest tenth of the training part ranks by a validation {name} of "
         f"{values['recent']:.4f}, the whole by {values['whole']:.4f}, so targets weigh half as much every "
@@ -139,13 +140,8 @@ def recency_reason(
     return finding("recency", sentence, half_life=half_life, since=since, metric=name, **values)
 
 
-def _shown_time(milliseconds: float) -> str:
-    """A time since 1970 as `training.since` takes it, such as 2026-03-01T12:00:00."""
-    return str(np.datetime64(int(milliseconds), "ms").astype("datetime64[s]"))
-
-
 def window_reasons(tried: Mapping[str, Tried], since: str | None, metric: str) -> Iterator[Finding]:
-    """The finding whether events from before `since` helped, if candidates with and without them are left."""
+    """The finding whether events older than `since` helped, if candidates with and without them are left."""
     for recent in [name for name in tried if name.endswith(IS_RECENT)]:
         whole = recent.removesuffix(IS_RECENT)
         if whole in tried:
@@ -153,7 +149,7 @@ def window_reasons(tried: Mapping[str, Tried], since: str | None, metric: str) -
             figures = {name: means_of(of_users)[metric] for name, of_users in values.items()}
             helped = recent not in tied(values, whole, metric)
             sentence = (
-                f"Events from before {since} {'helped' if helped else 'did not help'}: {whole}, which also "
+                f"Events older than {since} {'helped' if helped else 'did not help'}: {whole}, which also "
                 f"predicts them, has a validation {metric} of {figures[whole]:.4f}, {recent} "
                 f"{figures[recent]:.4f}."
             )
