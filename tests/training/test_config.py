@@ -207,7 +207,7 @@ CASES: dict[str, Case] = {
     "teachers of a sample": (
         {"training": {"teacher": ["var/teacher"]}},
         ["training.teacher is a label over the whole catalog; set objective.loss = 'full_softmax'"],
-        {"objective": {"loss": "full_softmax"}, "training": {"teacher": ["var/teacher"]}},
+        {"objective": {"loss": "full_softmax"}, "training": {"teacher": "var/teacher"}},
     ),
     "teachers of several interests": (
         {
