@@ -53,7 +53,6 @@ SETS = {
             "no smoothing": (f"{LOSS}={{kind='full_softmax', smoothing=0}}",),
             "4 blocks": ("tower.user.blocks=4",),
             PAIRED: (f"{PAIRS}=256",),
-            "average of 2 epochs": ("training.average=2",),
             TAUGHT: (),
         },
     ),
@@ -68,7 +67,6 @@ SETS = {
             "smoothing .1": (f"{LOSS}={{kind='full_softmax', smoothing=0.1}}",),
             "times": ("tower.user.times=true",),
             PAIRED: (f"{PAIRS}=256",),
-            "average of 2 epochs": ("training.average=2",),
         },
     ),
 }

@@ -9,6 +9,7 @@ experiments `youtubednn` and `transformer` as they are shipped, but for a common
 means of the seeds, and differences from `one` and `wide` are paired by user, with 95 % intervals.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from benchmarks.harness import Options, run
+from benchmarks.harness import Options, run_rows
 from turret.data.configuration import load_configuration
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
@@ -36,6 +37,7 @@ SIDES: dict[str, tuple[str, ...]] = {
     "interests": ("tower.user.interests=4",),
     "label_aware": ("tower.user.interests=4", "tower.user.interest_power=1"),
 }
+Row = dict[str, Any]
 GROUPS, GROUP_SIZE, MOST_TASTES, EVENTS = 60, 50, 6, 30
 
 
@@ -93,26 +95,31 @@ def values_of(data: PreparedData, experiment: str, side: str, quick: bool, folde
     return {metric: np.mean([values[metric] for values in by_seed], axis=0) for metric in METRICS}
 
 
-def measure(options: Options) -> dict[str, Any]:
-    """A row for each log, experiment and side."""
-    rows = []
+def measure(options: Options, kept: list[Row]) -> Iterator[Row]:
+    """A row for each log, experiment and side that is not kept."""
+    known = {(row["log"], row["experiment"]) for row in kept}
     for log in (tastes, films):
         with TemporaryDirectory() as scratch:
             data = _prepared(log(options, Path(scratch)))
             for experiment in EXPERIMENTS:
+                if (log.__name__, experiment) in known:
+                    continue
                 values = {
                     side: values_of(data, experiment, side, options.quick, Path(scratch)) for side in SIDES
                 }
                 for side, of_side in values.items():
-                    row: dict[str, Any] = {"log": log.__name__, "experiment": experiment, "side": side}
+                    row: Row = {"log": log.__name__, "experiment": experiment, "side": side}
                     row |= {metric: float(of_side[metric].mean()) for metric in METRICS}
                     for other in ("one", "wide"):
                         low, high = difference_interval(of_side[METRICS[0]] - values[other][METRICS[0]])
                         row |= {f"over_{other}_low": low, f"over_{other}_high": high}
-                    rows.append(row)
-                    print(row, flush=True)
-    return {"seeds": SEEDS, "epochs": EPOCHS, "interests": 4, "rows": rows}
+                    yield row
+
+
+def summary(rows: list[Row]) -> Row:
+    """The settings that all rows share."""
+    return {"seeds": SEEDS, "epochs": EPOCHS, "interests": 4}
 
 
 if __name__ == "__main__":
-    run(measure)
+    run_rows(measure, summary)

@@ -131,7 +131,7 @@ def tuned_towers(
     lengths = [share * (newest - oldest) for share in SHARES]
     options: list[list[Callable[[Settings], Settings]]] = [
         [partial(of_experiment, name=name) for name in EXPERIMENTS[1:]],
-        [partial(with_setting, name="training.since", value=newest - length) for length in lengths],
+        [partial(with_setting, name="training.since", value=f"{length / _DAY}d") for length in lengths],
         [partial(with_setting, name="training.half_life", value=length / _DAY) for length in lengths],
         [partial(with_setting, name="tower.scoring.pairs", value=256)],
     ]

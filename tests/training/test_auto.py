@@ -24,6 +24,7 @@ from turret.training.auto.choice import (
     recency_reason,
     rule_values,
     trial_reason,
+    window_reasons,
 )
 from turret.training.auto.picking import Pick, Tried, pick
 from turret.training.auto.trials import Begun, Trial, run_trials, rungs, seconds_left
@@ -446,6 +447,22 @@ def test_targets_weigh_by_their_age_where_what_is_popular_changes(
     assert "so targets weigh half as much every" in changing["sentence"]
     made, _ = candidates(replace(facts_of(loyal), half_life=2.5), {})
     assert {one.training.half_life for one in made.values()} == {2.5}
+    since = changing["figures"]["since"]
+    assert since.endswith("d")
+    assert 2 <= float(since[:-1]) <= 7
+    made, _ = candidates(replace(facts_of(loyal), since=since), {})
+    first, *_, last = made
+    assert last == f"{first}_recent"
+    assert [made[name].training.since for name in made] == [None] * (len(made) - 1) + [since]
+
+
+@pytest.mark.parametrize(("of_recent", "helped"), [(0.3, False), (0.6, False), (0.1, True)])
+def test_a_choice_says_whether_old_events_helped(of_recent: float, helped: bool) -> None:
+    tried = {"set": one(0.3, 0.3), "set_recent": one(of_recent, of_recent), "pooled_recent": one(0.9, 0.9)}
+    (reason,) = window_reasons(tried, "30d", "ndcg@10")
+    assert reason["figures"]["helped"] == helped
+    begin = f"Events older than 30d {'helped' if helped else 'did not help'}: set, "
+    assert reason["sentence"].startswith(begin)
 
 
 def test_a_candidate_below_a_rule_in_a_slot_is_not_chosen_if_another_is_not() -> None:

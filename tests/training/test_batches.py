@@ -345,6 +345,9 @@ def day(step: int) -> str:
         ("2024-05-03 14:00+02:00", [2, 5, 8]),
         ("2000-01-01", [0, 5, 7]),
         ("2030-01-01", [5, 7, 8]),
+        ("2d", [2, 5, 8]),
+        ("47h", [3, 6, 8]),
+        ("1000d", [0, 5, 7]),
     ],
 )
 def test_each_users_events_from_a_moment_on_begin_where_they_do(
@@ -360,7 +363,7 @@ def test_numbers_are_compared_with_numbers(tmp_path: Path, since: str | float) -
     assert first_events(log(tmp_path, lambda step: step, split="99"), since).tolist() == [2, 5, 8]
 
 
-@pytest.mark.parametrize("since", ["yesterday", "2024-13-01", 5, 1e300])
+@pytest.mark.parametrize("since", ["yesterday", "2024-13-01", 5, 1e300, "0d", "-2d", "infd", "3w"])
 def test_what_is_no_time_is_refused(tmp_path: Path, handmade: PreparedData, since: str | float) -> None:
     """Numbers too that are of no time near ours, or dates without such a month; and data without times."""
     with pytest.raises(TrainingError, match=r"training\.since = .* is no date or time; write it like 2024-"):

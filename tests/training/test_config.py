@@ -88,6 +88,15 @@ def test_a_batch_without_another_example_to_draw_from_is_refused() -> None:
         load_experiment("youtubednn", overrides)
 
 
+def test_an_experiment_of_an_earlier_release_is_read_where_a_removed_setting_had_no_effect() -> None:
+    settings = ExperimentConfig().model_dump(mode="json")
+    settings["training"]["average"] = 0.0
+    assert ExperimentConfig.model_validate(settings) == ExperimentConfig()
+    settings["training"]["average"] = 2.0
+    with pytest.raises(ValidationError, match="average"):
+        ExperimentConfig.model_validate(settings)
+
+
 def test_a_refusal_says_what_came_from_the_command_line() -> None:
     """And which setting it is about, where the reason does not name it."""
     overrides = ['objective.sampler={kind="log_uniform", unique=true, exclude_positive=true}']
@@ -198,7 +207,7 @@ CASES: dict[str, Case] = {
     "teachers of a sample": (
         {"training": {"teacher": ["var/teacher"]}},
         ["training.teacher is a label over the whole catalog; set objective.loss = 'full_softmax'"],
-        {"objective": {"loss": "full_softmax"}, "training": {"teacher": ["var/teacher"]}},
+        {"objective": {"loss": "full_softmax"}, "training": {"teacher": "var/teacher"}},
     ),
     "teachers of several interests": (
         {

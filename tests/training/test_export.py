@@ -42,7 +42,7 @@ from turret.training.verdict.verdict import baseline_findings
 OTHERS: dict[str, dict[str, Any]] = {
     "absolute": {"scoring": {"kind": "dot", "temperature": 1.0, "absolute": True}},
     "times": {"user": {"kind": "transformer", "times": True, "history_length": 10, "blocks": 1}},
-    "filtered": {"user": {"kind": "transformer", "filter_share": 0.7, "history_length": 10}},
+    "filtered": {"user": {"kind": "transformer", "filter_share": 0.7, "history_length": 3}},
     "item_bias": {"scoring": {"item_bias": True}},
     "interests": {"user": {"kind": "transformer", "interests": 3, "history_length": 10, "blocks": 1}},
 }

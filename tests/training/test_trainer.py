@@ -19,7 +19,6 @@ from turret.training.batches.batches import Batch, TrainingBatches
 from turret.training.config.experiment import ExperimentConfig, load_experiment, with_settings
 from turret.training.errors import DivergenceError, TrainingError
 from turret.training.loop import trainer as module
-from turret.training.loop.average import UPDATES_AN_EPOCH
 from turret.training.loop.optimiser import Optimiser, RowAdam
 from turret.training.loop.teachers import refusal
 from turret.training.loop.train import train
@@ -86,11 +85,11 @@ def test_what_a_sampler_remembers_is_resumed_with(
 ) -> None:
     """Resumed from a checkpoint in mid-epoch, a run ends bit for bit as the one that wasn't interrupted.
 
-    The table is updated by row, so its moments are resumed with too, as are the averages of all weights.
+    The table is updated by row, so its moments are resumed with too.
     """
     monkeypatch.setattr("turret.training.loop.optimiser.LARGE", len(shop.item_ids))
     objective = {"loss": "sampled_softmax", "sampler": sampler}
-    whole = run_of(tmp_path / "whole", shop, objective, checkpoint_every=5, average=0.5)
+    whole = run_of(tmp_path / "whole", shop, objective, checkpoint_every=5)
     cut = train_and_keep(whole, shop, 5, monkeypatch)
     check_resumed(cut, whole, shop)
 
@@ -111,37 +110,6 @@ def test_the_same_seed_gives_the_same_model_and_another_or_another_precision_doe
     assert torch.equal(models[0], models[1])
     assert not torch.equal(models[0], models[2])
     assert not torch.equal(models[3], models[4])
-
-
-def test_the_average_of_the_weights_is_validated_stored_and_resumed(
-    shop: PreparedData, tmp_path: Path
-) -> None:
-    """A moment `average` epochs ago weighs 1 / e; the first values are plain means."""
-    run = run_of(tmp_path / "run", shop, FEW, average=0.5, patience=2)
-    run.folder.mkdir()
-    trainer = Trainer(run, shop, report=lambda _: None)
-    table = trainer.model.item.table
-    assert table is not None
-    updates = min(trainer.batches.steps_per_epoch, UPDATES_AN_EPOCH)
-    weights: list[Tensor] = []
-    step = trainer.optimiser.step
-
-    def kept(rate: float) -> None:
-        step(rate)
-        weights.append(table.weight.detach().clone())
-
-    trainer.optimiser.step = kept  # type: ignore[method-assign] # sees the weights after each step
-    trainer.train(())
-    assert updates == trainer.batches.steps_per_epoch  # every step is an update
-    expected, least = torch.zeros_like(weights[0]), 1 - math.exp(-1 / (0.5 * updates))
-    means = []
-    for count, weight in enumerate(weights, start=1):
-        expected = expected + max(least, 1 / count) * (weight - expected)
-        if count % updates == 0:
-            means.append(expected)
-    best = means[trainer.progress.best_epoch - 1]
-    torch.testing.assert_close(load_file(run.folder / MODEL)["item.table.weight"], best)
-    torch.testing.assert_close(table.weight.detach(), weights[-1])
 
 
 FULL = {"loss": "full_softmax"}

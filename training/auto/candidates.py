@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -31,6 +31,8 @@ UNTOLD = 1.1
 MOST_SCORED, MOST_ENCODED = 100_000, 20_000
 # Up to MOST_PAIRED items, factors of pairs may go beside the towers, in so many columns.
 MOST_PAIRED, PAIRS = 20_000, 256
+# Where the popularity of items changes, one candidate predicts this share of the events, the newest.
+RECENT, IS_RECENT = 0.25, "_recent"
 # Smaller logs favour the transformer with much dropout.
 SMALL_LOG = 200_000
 STEPS_AN_EPOCH, SMALLEST_BATCH = 100, 256
@@ -71,6 +73,7 @@ class Facts:
         ranks_repeats: whether used items are ranked, for many repeats or for kinds that don't consume.
         kinds: the number of kinds of events in histories.
         half_life: the value of `training.half_life`, above 0 where the popularity of items changes.
+        since: the value of `training.since` of one candidate there.
         has_validation: whether some user has an event in the validation part.
         has_negatives: whether events have labels or given negatives.
     """
@@ -88,6 +91,7 @@ class Facts:
     has_negatives: bool
     kinds: int = 0
     half_life: float = 0.0
+    since: str | None = None
     context_features: tuple[str, ...] = ()
 
     @property
@@ -277,4 +281,8 @@ def _kinds(facts: Facts) -> dict[str, tuple[str, Settings]]:
     if facts.kinds > 1:
         favourite, (base, settings) = next(iter(kinds.items()))
         kinds[f"{favourite}_without_kinds"] = (base, {**settings, "tower.user.kinds": False})
+    if facts.since is not None:
+        favourite, (base, settings) = next(iter(kinds.items()))
+        of_size = _training(replace(facts, examples=int(RECENT * facts.examples)), load_experiment(base))
+        kinds[f"{favourite}{IS_RECENT}"] = (base, {**of_size, **settings, "training.since": facts.since})
     return kinds

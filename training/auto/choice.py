@@ -11,18 +11,26 @@ from turret.data.prepared import PreparedData
 from turret.data.progress import counted, progress
 from turret.tower.slots import slot_metric, with_slots
 from turret.training.auto.candidates import (
+    IS_RECENT,
     MOST_ENCODED,
     MOST_SCORED,
     ORDERED,
+    RECENT,
     UNORDERED,
     Facts,
     candidates,
     facts_of,
     telling_categories,
 )
-from turret.training.auto.picking import Below, Pick, Tried, pick, serves_new
+from turret.training.auto.picking import Below, Pick, Tried, pick, serves_new, tied
 from turret.training.auto.trials import Report, Trial, run_trials
-from turret.training.baselines.registry import ALL, BASELINES, chosen_baselines, newest_tenth
+from turret.training.baselines.registry import (
+    ALL,
+    BASELINES,
+    RECENT_SHARE,
+    chosen_baselines,
+    newest_part,
+)
 from turret.training.config.experiment import ExperimentConfig, load_experiment
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import means_of, slot_sets, summarise, validated_items, values_of
@@ -79,7 +87,9 @@ def choose(
     rules = rule_values(data, experiments[first])
     if (recency := recency_reason(rules, data, metric)) is not None:
         add(recency)
-        experiments, _ = candidates(replace(facts, half_life=recency["figures"]["half_life"]), values)
+        names = ["half_life", *["since"] * ("training.since" not in values)]
+        facts = replace(facts, **{name: recency["figures"][name] for name in names})
+        experiments, _ = candidates(facts, values)
     tried: dict[str, Tried] = {}
     for trial, user_values in run_trials(experiments, data, folder, report):
         trials.append(trial)
@@ -94,6 +104,8 @@ def choose(
     if not tried:
         raise TrainingError(f"{data.folder}: --experiment auto: every trial failed: {trials[0]['failure']}")
     picked = pick(tried, rules, metric)
+    for reason in window_reasons(tried, facts.since, metric):
+        add(reason)
     for reason in pick_reasons(
         picked, {name: means_of(trained.values) for name, trained in tried.items()}, metric
     ):
@@ -110,7 +122,8 @@ def recency_reason(
     recent, whole = rules["recent_popularity"], rules["popularity"]
     name = slot_metric("new", metric)
     name = name if name in recent else metric
-    difference, days = recent[name] - whole[name], newest_tenth(data)[1] / _DAY
+    _, first, last = newest_part(data, RECENT_SHARE)
+    difference, days = recent[name] - whole[name], (last - first) / _DAY
     if np.count_nonzero(~np.isnan(difference)) < LEAST_USERS or not days:
         return None
     summary = summarise({name: difference}, difference_interval)[name]
@@ -118,12 +131,29 @@ def recency_reason(
         return None
     values = {"recent": means_of(recent)[name], "whole": means_of(whole)[name]}
     half_life = float(f"{days:.3g}")
+    since = f"{(last - newest_part(data, RECENT)[1]) / _DAY:.3g}d"
     sentence = (
-        f"What is popular changes: the newest tenth of the training part ranks by a validation {name} of "
+        f"Popular items change: the newest tenth of the training part ranks by a validation {name} of "
         f"{values['recent']:.4f}, the whole by {values['whole']:.4f}, so targets weigh half as much every "
         f"{half_life:g} days (training.half_life)."
     )
-    return finding("recency", sentence, half_life=half_life, metric=name, **values)
+    return finding("recency", sentence, half_life=half_life, since=since, metric=name, **values)
+
+
+def window_reasons(tried: Mapping[str, Tried], since: str | None, metric: str) -> Iterator[Finding]:
+    """The finding whether events older than `since` helped, if candidates with and without them are left."""
+    for recent in [name for name in tried if name.endswith(IS_RECENT)]:
+        whole = recent.removesuffix(IS_RECENT)
+        if whole in tried:
+            values = {name: tried[name].values for name in (whole, recent)}
+            figures = {name: means_of(of_users)[metric] for name, of_users in values.items()}
+            helped = recent not in tied(values, whole, metric)
+            sentence = (
+                f"Events older than {since} {'helped' if helped else 'did not help'}: {whole}, which also "
+                f"predicts them, has a validation {metric} of {figures[whole]:.4f}, {recent} "
+                f"{figures[recent]:.4f}."
+            )
+            yield finding("window", sentence, since=since, helped=helped, values=figures)
 
 
 def rule_values(data: PreparedData, experiment: ExperimentConfig) -> dict[str, dict[str, Values]]:

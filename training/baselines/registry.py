@@ -32,10 +32,10 @@ _TERMS = re.compile(rf"[{_UNSPACED}]+|[^\W{_UNSPACED}]+")
 _IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
 
 
-def newest_tenth(data: PreparedData) -> tuple[NDArray[np.bool_], float]:
-    """Whether events are in the newest tenth of the training part, bool [E], and the time that it spans.
+def newest_part(data: PreparedData, share: float) -> tuple[NDArray[np.bool_], float, float]:
+    """Whether events are in the newest `share` of the training part, bool [E], its first time and its last.
 
-    The tenth is measured on a million evenly spaced events.
+    The share is measured on a million evenly spaced events.
     """
     starts, ends = (np.asarray(bound) for bound in data.bounds("train"))
     lengths = np.column_stack([ends - starts, data.offsets[1:] - ends]).ravel()
@@ -43,14 +43,14 @@ def newest_tenth(data: PreparedData) -> tuple[NDArray[np.bool_], float]:
     every = slice(None, None, 1 + len(is_training) // _SAMPLE)
     times = data.times[every][is_training[every]]
     if not len(times):
-        return is_training, 0.0
-    since = np.quantile(times, 1 - RECENT_SHARE, method="lower")
-    return is_training & (data.times >= since), float(times.max() - since)
+        return is_training, 0.0, 0.0
+    since = np.quantile(times, 1 - share, method="lower")
+    return is_training & (data.times >= since), float(since), float(times.max())
 
 
 def fit_recent(data: PreparedData, until: HistoryEnd) -> ScoresOf:
     """Rank items by their number of targets in the newest tenth of the training part, then in all of it."""
-    newest = data.only_targets(np.flatnonzero(newest_tenth(data)[0]))
+    newest = data.only_targets(np.flatnonzero(newest_part(data, RECENT_SHARE)[0]))
     recent = np.bincount(data.event_items[newest], minlength=len(data.item_ids))
     # One number holds both counts: no item has more than 2^31 events.
     return popularity_scores((recent << 31) + data.item_counts("train"))

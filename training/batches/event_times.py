@@ -3,16 +3,19 @@
 Timestamps are seconds since 1970.
 """
 
+from contextlib import suppress
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from turret.data.moments import FORMS, as_number, parse_moment
+from turret.data.moments import FORMS, as_number, milliseconds_of, parse_moment
 from turret.data.prepared import PreparedData
 from turret.data.ranges import ranges
 from turret.tower.times import Seconds, time_inputs
 from turret.training.errors import TrainingError
+from turret.training.used_items import Targets
 
 Positions = NDArray[np.int64]
 
@@ -61,8 +64,9 @@ def first_events(data: PreparedData, start_time: str | float) -> Positions:
 
     Args:
         data: prepared data with times.
-        start_time: a date with or without a time (UTC unless it has an offset), or seconds, milliseconds or
-            microseconds since 1970; a number where the order column holds plain numbers.
+        start_time: a date with or without a time (UTC unless it has an offset), seconds, milliseconds or
+            microseconds since 1970, or a duration such as 30d before the last training event; a number where
+            the order column holds plain numbers.
 
     Raises:
         TrainingError: the data has no times, or `start_time` is not a value of their kind.
@@ -101,7 +105,9 @@ def _as_stored(data: PreparedData, start_time: str | float) -> float:
                 f"{time.last:g}; give a number."
             )
         return number
+    with suppress(ValueError):
+        return Targets(data, None).newest - milliseconds_of(str(start_time))
     milliseconds = parse_moment(start_time)
     if milliseconds is None:
-        raise TrainingError(f"{setting} is no date or time; {FORMS}.")
+        raise TrainingError(f"{setting} is no date or time; {FORMS}, or as the newest 12h or 30d.")
     return milliseconds

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from turret.data.configuration import load_configuration, parse_overrides
 from turret.data.files import new_file
@@ -190,11 +190,21 @@ class TrainingConfig(Settings):
     repeats: bool = True
     signal_weight: Share = 1.0
     half_life: Annotated[float, Field(ge=0.0, le=1e6)] = 0.0
-    average: Annotated[float, Field(ge=0.0, le=1e3)] = 0.0
-    teacher: tuple[Annotated[str, AfterValidator(os.path.abspath)], ...] = ()
+    teacher: Annotated[
+        tuple[Annotated[str, AfterValidator(os.path.abspath)], ...],
+        BeforeValidator(lambda runs: (runs,) if isinstance(runs, str) else runs),
+    ] = ()
     teacher_weight: Share = 0.5
     examination_clip: Annotated[float, Field(ge=0.0, le=1e6)] = 0.0
     refit: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_average(cls, values: object) -> object:
+        """Drop a setting of 0.2.0, which its runs and bundles name, where it had no effect."""
+        if isinstance(values, dict) and values.get("average") == 0.0:
+            return {name: value for name, value in values.items() if name != "average"}
+        return values
 
 
 class EvaluationConfig(Settings):

@@ -92,9 +92,11 @@ def user_tower_onnx(model: TwoTowers) -> bytes:
     Output: `user_vector` float32 [B, D], or [B, I, D] of several interests.
     """
     served = ServedUserTower(model).eval().cpu()
-    examples = (torch.zeros(2, 4, model.width), torch.ones(2, dtype=torch.int64))
-    kinds = [] if served.kinds is None else [torch.full((2, 4), -1)]
-    steps = [*kinds, *(torch.zeros(2, 4) for _ in served.times)]
+    # A history of one step would make T a constant, and one of more than the tower reads contradicts it.
+    length = max(2, min(4, model.config.user.history_length))
+    examples = (torch.zeros(2, length, model.width), torch.ones(2, dtype=torch.int64))
+    kinds = [] if served.kinds is None else [torch.full((2, length), -1)]
+    steps = [*kinds, *(torch.zeros(2, length) for _ in served.times)]
     others = (*steps, *map(_example, served.features))
     shapes = (*({0: "B", 1: "T"} for _ in steps), *_shapes(served.features))
     dynamic = ({0: "B", 1: "T"}, {0: "B"}, *([shapes] if shapes else []))

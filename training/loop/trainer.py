@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from itertools import islice
 
@@ -35,7 +34,6 @@ from turret.training.evaluation.evaluation import (
     validated_items,
 )
 from turret.training.evaluation.ranking import tower_scores
-from turret.training.loop.average import WeightAverage
 from turret.training.loop.optimiser import Optimiser, lazy_tables, learning_rate_factor
 from turret.training.loop.teachers import Teachers
 from turret.training.model_loss import build_objective, model_loss
@@ -102,11 +100,6 @@ class Trainer:
             self.report(line)
         self.optimiser = Optimiser(
             [self.model, self.objective], lazy, self.settings.learning_rate, self.settings.weight_decay
-        )
-        self.average = (
-            WeightAverage([self.model, self.objective], self.settings.average, self.batches.steps_per_epoch)
-            if self.settings.average
-            else None
         )
         self.lesson: Callable[[PackedHistories], Lesson] | None = None
         if self.settings.teacher:
@@ -233,8 +226,6 @@ class Trainer:
             self.objective.sampler.update(self.model.current_vectors)
         state.step += 1
         state.step_in_epoch += 1
-        if self.average:
-            self.average.after_step(state.step)
         state.loss_sum += loss * examples
         state.examples += examples
         state.masked += masked
@@ -281,8 +272,7 @@ class Trainer:
 
     def _validate(self, users: Relevant) -> float:
         state = self.progress
-        with self._averaged():
-            value = self.validation_metric(users)
+        value = self.validation_metric(users)
         state.validated.append([state.epoch, value])
         if state.best is None or value > state.best:
             state.best, state.best_epoch, state.stale = value, state.epoch, 0
@@ -291,13 +281,8 @@ class Trainer:
             state.stale += 1
         return value
 
-    def _averaged(self) -> AbstractContextManager[None]:
-        """The towers and the objective with the average of their weights, if the run has one."""
-        return self.average.applied() if self.average else nullcontext()
-
     def _save_best(self) -> None:
-        with self._averaged():
-            self.best = all_parameters(self.model, self.objective)
+        self.best = all_parameters(self.model, self.objective)
         if self.world.leads:
             save_tensors(self.run.folder / MODEL, self.best)
 
@@ -312,7 +297,6 @@ class Trainer:
                 objective=self.objective.state_dict(),
                 optimiser=self.optimiser.tensors(),
                 sampler=sampler.state() if sampler else {},
-                average=self.average.state() if self.average else {},
                 best=self.best,
             )
 
@@ -326,8 +310,6 @@ class Trainer:
             self.optimiser.restore(groups["optimiser"])
             if self.objective.sampler:
                 self.objective.sampler.restore(groups["sampler"])
-            if self.average:
-                self.average.restore(groups["average"])
         except (KeyError, ValueError, RuntimeError) as error:
             raise TrainingError(f"{path}: it belongs to another model ({error}); train again.") from None
         self.best, self.progress = groups["best"], progress
