@@ -88,7 +88,7 @@ def _items_json(
 
     The catalog has the items as JSON already, so nothing is parsed or serialised.
     """
-    fresh = view.fresh
+    fresh, first = view.fresh, view.fresh.first_row
     # The JSON of numbers has no commas but the separators.
     scores = orjson.dumps(ranking.scores.tolist())[1:-1].split(b",")
     ends = [b',"source":"%b"' % name.encode() for name in (source, "fresh")]
@@ -100,7 +100,7 @@ def _items_json(
         % (
             item(row),
             score,
-            ends[row >= fresh.first_row],
+            ends[row >= first],
             pin if row in pinned else draw if row in drawn else b"}",
         )
         for row, score in zip(ranking.rows.tolist(), scores, strict=bool(len(ranking.rows)))

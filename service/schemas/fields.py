@@ -90,7 +90,7 @@ def check_used(value: object) -> int | str | tuple[int | str, str | None]:
 def check_history(value: object, check_each: ValidatorFunctionWrapHandler) -> list[int | str]:
     """Accept a list of ids as `check_ids`, or with objects among them, which become `KindedIds`."""
     checked: list[Any] = check_ids(value, check_each)
-    if not any(isinstance(entry, tuple) for entry in checked):
+    if tuple not in set(map(type, checked)):
         return checked
     pairs = [entry if isinstance(entry, tuple) else (entry, None) for entry in checked]
     return KindedIds([item for item, _ in pairs], [kind for _, kind in pairs])
@@ -133,7 +133,10 @@ def check_ids(value: object, check_each: ValidatorFunctionWrapHandler) -> list[i
     if isinstance(value, list) and 0 < len(value) <= HISTORY_LIMIT:
         kinds = set(map(type, value))
         if kinds == {str} and all(value) and max(map(len, value)) <= ID_LENGTH:
-            return [*map(plain_id, value)]
+            joined = "".join(value)
+            # ASCII without blanks is a plain id already.
+            is_plain = joined.isascii() and joined.split(maxsplit=1) == [joined]
+            return value if is_plain else [*map(plain_id, value)]
         if kinds == {int} and min(value) >= -(2**63) and max(value) < 2**63:
             return value
     checked: list[int | str] = check_each(value)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError
 
+from turret.data.vocabulary import BLANKS, plain_id
 from turret.service.errors import InvalidFieldError, RequestError
 from turret.service.schemas.bodies import SHORT_BODY, parse, read_body, read_schema
 from turret.service.schemas.fields import Cursor, CursorText, check_time, read_cursor, show_time
@@ -163,3 +164,11 @@ def test_a_cursor_is_read_as_it_was_written(
 def test_a_text_that_is_no_cursor_is_refused(text: str) -> None:
     with pytest.raises(ValidationError):
         CURSOR.validate_python(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["a b", "\0", "e\u0301", *BLANKS, *(f"{blank}a" for blank in BLANKS), *map("a{}".format, BLANKS)]
+)
+def test_each_text_of_a_history_is_read_as_an_id_of_its_own(text: str) -> None:
+    for history in ([text], [text, "i1"], ["i1", text]):
+        assert RecommendRequest(history=history).history == [plain_id(each) for each in history]
