@@ -197,14 +197,8 @@ class TrainingConfig(Settings):
     teacher_weight: Share = 0.5
     examination_clip: Annotated[float, Field(ge=0.0, le=1e6)] = 0.0
     refit: bool = False
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_average(cls, values: object) -> object:
-        """Drop a setting of 0.2.0, which its runs and bundles name, where it had no effect."""
-        if isinstance(values, dict) and values.get("average") == 0.0:
-            return {name: value for name, value in values.items() if name != "average"}
-        return values
+    # A setting of 0.2.0, which its runs and bundles name: read where it had no effect, and not written.
+    average: Annotated[float, Field(ge=0.0, le=0.0, exclude=True)] = 0.0
 
 
 class EvaluationConfig(Settings):
