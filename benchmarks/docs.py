@@ -167,7 +167,7 @@ def experiment_settings(model: type[BaseModel], prefix: str = "") -> dict[str, l
         for part in sections:
             for below, defaults in experiment_settings(part, f"{prefix}{name}.").items():
                 settings.setdefault(below, []).extend(defaults)
-        if not sections and name != "kind":
+        if not sections and name != "kind" and not field.exclude:  # an excluded one is a removed setting
             settings[prefix + name] = [field.default]
     return settings
 
