@@ -104,11 +104,8 @@ def choose(
     if not tried:
         raise TrainingError(f"{data.folder}: --experiment auto: every trial failed: {trials[0]['failure']}")
     picked = pick(tried, rules, metric)
-    for reason in window_reasons(tried, facts.since, metric):
-        add(reason)
-    for reason in pick_reasons(
-        picked, {name: means_of(trained.values) for name, trained in tried.items()}, metric
-    ):
+    means = {name: means_of(trained.values) for name, trained in tried.items()}
+    for reason in (*window_reasons(tried, facts.since, metric), *pick_reasons(picked, means, metric)):
         add(reason)
     return experiments[picked.name], {"picked": picked.name, "reasons": reasons, "trials": trials}
 
