@@ -1,6 +1,7 @@
 """The service and a bare FastAPI application, each on a port of its own, in one process on one processor."""
 
 import asyncio
+import gc
 import json
 import os
 import sys
@@ -16,7 +17,7 @@ from pydantic import BaseModel
 
 from benchmarks.load import keep_to
 from turret.service.http.app import create_app
-from turret.service.process.server import config_of, reserve, url_of
+from turret.service.process.server import COLLECTED, config_of, reserve, url_of
 from turret.service.settings import read_settings
 
 BARE = "/bare"
@@ -48,6 +49,9 @@ async def _serve(arguments: dict[str, Any]) -> None:
     )
     servers = [uvicorn.Server(config) for config in (config_of(settings, create_app(settings)), bare)]
     with reserve("127.0.0.1", 0) as ours, reserve("127.0.0.1", 0) as theirs:
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*COLLECTED)  # as in a worker
         print(url_of(ours), url_of(theirs), flush=True)
         await asyncio.gather(servers[0].serve(sockets=[ours]), servers[1].serve(sockets=[theirs]))
 

@@ -34,7 +34,7 @@ _SWITCH_SECONDS = 0.0005
 # Objects that bring a collection: Python's 700, 10 and 10 collect the answers that wait for their log again
 # and again. With the import before the fork, logging takes 16 us of a request in place of 46
 # (`benchmarks.answer_log`).
-_COLLECTED = (50_000, 20, 50)
+COLLECTED = (50_000, 20, 50)
 _LINE_BYTES = 4_000  # written at once
 # The connections of a process, and the files beside them: without a descriptor that is not for connections, a
 # process can't read a key file, open a version or answer a probe.
@@ -158,7 +158,7 @@ def work(
             signal.signal(number, signal.SIG_IGN)
         # The event loop gets the interpreter back after this time while another thread opens a version.
         sys.setswitchinterval(_SWITCH_SECONDS)
-        gc.set_threshold(*_COLLECTED)
+        gc.set_threshold(*COLLECTED)
         os.set_blocking(pipe, False)
         _serve(settings, context, pipe, reserved)
         status = 0
