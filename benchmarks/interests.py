@@ -3,10 +3,10 @@
 Protocol: two logs. In `tastes`, which is generated, items belong to groups, a user has one to six groups, and
 each event is an item of one of them that is new to the user, by its popularity within the group. `films` is
 MovieLens 1M. The last event of each user is the test, the one before it validation, and the whole catalog is
-ranked. Four vectors of 64 numbers (`interests`; `label_aware` trains them by MIND's attention) are compared
-with one vector of 64 numbers (`one`) and of 128 (`wide`), which has half as many as the four together, in the
-experiments `youtubednn` and `transformer` as they are shipped, but for a common number of epochs. Values are
-means of the seeds, and differences from `one` and `wide` are paired by user, with 95 % intervals.
+ranked. Four vectors of 64 numbers (`interests`) are compared with one vector of 64 numbers (`one`) and of 128
+(`wide`), which has half as many as the four together, in the experiments `youtubednn` and `transformer` as
+they are shipped, but for a common number of epochs. Values are means of the seeds, and differences from `one`
+and `wide` are paired by user, with 95 % intervals.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,6 @@ SIDES: dict[str, tuple[str, ...]] = {
     "one": (),
     "wide": ("tower.dimension=128",),
     "interests": ("tower.user.interests=4",),
-    "label_aware": ("tower.user.interests=4", "tower.user.interest_power=1"),
 }
 Row = dict[str, Any]
 GROUPS, GROUP_SIZE, MOST_TASTES, EVENTS = 60, 50, 6, 30

@@ -70,9 +70,11 @@ def steps_of(trainer: Trainer, batches: Iterator[Batch]) -> Side:
     return run
 
 
-def trainer_of(data: PreparedData, folder: Path, experiment: str, changes: Sequence[str]) -> Trainer:
-    """A silent trainer on the CPU whose model is about to train."""
-    settings = load_experiment(experiment, [*changes, "training.device='cpu'"])
+def trainer_of(
+    data: PreparedData, folder: Path, experiment: str, changes: Sequence[str], device: str = "cpu"
+) -> Trainer:
+    """A silent trainer on `device` whose model is about to train."""
+    settings = load_experiment(experiment, [*changes, f"training.device='{device}'"])
     run = Run(folder, settings, data.folder, data.fingerprint)
     trainer = Trainer(run, data, report=lambda line: None)
     trainer.model.train()

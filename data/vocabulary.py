@@ -28,6 +28,9 @@ BLANKS = "".join(filter(str.isspace, map(chr, range(0x3001)))) + _WITHOUT_WIDTH
 """Characters that belong to no id at its ends: blanks, and marks of byte order or direction of writing."""
 
 _MOST_SIGNS = 4
+# Slots of a look-up table for an id, at least: one id of nine, or fewer, loses its slot to another.
+SLOTS = 4
+Keys = NDArray[np.int64]
 _CANONICAL = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 
@@ -65,6 +68,18 @@ class Vocabulary:
     def _rows(self) -> dict[Id, int]:
         return dict(zip(self.all_ids, range(len(self.all_ids)), strict=True))
 
+    @cached_property
+    def _table(self) -> tuple[Keys, NDArray[np.int32]]:
+        """The keys by row, and rows by slot (the low bits of a key): of the ids of one slot, one is found."""
+        keys, bits = self._keys(self.all_ids), (SLOTS * len(self)).bit_length()
+        slots = np.zeros(1 << bits, dtype=np.int32)
+        slots[keys & (len(slots) - 1)] = np.arange(len(self), dtype=np.int32)
+        return keys, slots
+
+    def _keys(self, ids: Sequence[Id]) -> Keys:
+        """Integers themselves, and Python's hashes of texts, which are keyed by process: int64 [n]."""
+        return np.fromiter(ids if self.kind == "integer" else map(hash, ids), np.int64, len(ids))
+
     def row(self, outside_id: Id) -> int | None:
         """Return the row of an id, or None if it is unknown."""
         if isinstance(outside_id, bool):
@@ -78,13 +93,20 @@ class Vocabulary:
     def known_rows(self, ids: Iterable[Id]) -> tuple[NDArray[np.int32], list[Id]]:
         """Return the rows of the known ids, in the order given, and the unknown ids."""
         ids = ids if isinstance(ids, list | tuple) else list(ids)
-        # Hot path: known ids of the vocabulary's own kind need no Python loop. A boolean would be found among
-        # integers as the 0 or 1 that it equals.
-        if self.kind == "string" or set(map(type, ids)) == {int}:
+        # Hot path: reads of a table overlap, where those of a dictionary follow each other. A boolean would
+        # be found among integers as the 0 or 1 that it equals.
+        if len(self) and set(map(type, ids)) == {int if self.kind == "integer" else str}:
             try:
-                return np.fromiter(map(self._rows.get, ids), np.int32, len(ids)), []
-            except TypeError:  # None: an unknown id
-                pass
+                wanted, (keys, slots) = self._keys(ids), self._table
+            except OverflowError:  # an integer of more than 64 bits
+                return find_rows(self.row, ids)
+            rows = slots[wanted & (len(slots) - 1)]
+            others = (keys[rows] != wanted).nonzero()[0].tolist()
+            found = [self._rows.get(ids[place], -1) for place in others]
+            if others:
+                rows[others] = found
+            if -1 not in found:
+                return rows, []
         return find_rows(self.row, ids)
 
     def id(self, row: int) -> Id:
@@ -113,7 +135,7 @@ class Vocabulary:
             vocabulary.kind = stored["kind"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(f"{path} does not hold a vocabulary: {error!r}") from None
-        _ = vocabulary._rows  # built now, so that no request waits for it
+        _ = vocabulary._rows, vocabulary._table  # built now, so that no request waits for them
         return vocabulary
 
 

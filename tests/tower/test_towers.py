@@ -1,6 +1,5 @@
 """Both towers: items and users meet in one score, in whole batches and in parts."""
 
-import math
 from typing import Any, Literal
 
 import numpy as np
@@ -39,7 +38,6 @@ from turret.tower.towers.model import (
         ({"item": {"id_dropout": 0.1}}, r"item\.id_dropout = 0\.1"),
         ({"dimension": 6, "user": {"kind": "transformer", "heads": 4}}, "use a multiple of 4"),
         ({"user": {"kind": "gru", "interests": 2}}, "set user.kind = 'pooled' or 'transformer', or"),
-        ({"user": {"interest_power": 2.0}}, "set user.interests = 2 or more, or leave user.interest_power"),
         ({"user": {"interests": 2, "pooling": "root"}}, "set user.pooling = 'mean', or user.interests = 1"),
     ],
 )
@@ -103,16 +101,6 @@ def test_the_interest_that_fits_the_target_is_trained_alone(absolute: bool) -> N
     (slopes,) = torch.autograd.grad(fitting.sum(), interests)
     trained = [[False, True], [not absolute, absolute]]
     assert slopes.bool().any(dim=2).tolist() == trained
-
-
-def test_label_aware_attention_weighs_interests_by_the_power_of_their_scores() -> None:
-    """For scores 3, -2 and 1 and the power 2: weights in proportion to e^9, e^-4 and e^1."""
-    interests = torch.tensor([[[3.0, 7.0], [-2.0, 0.0], [1.0, -5.0]]])
-    scoring = ScoringConfig(kind="dot", temperature=1.0)
-    found = fitting_vectors(interests, torch.tensor([[1.0, 0.0]]), scoring, 2.0)
-    weights = [math.exp(power) / (math.exp(9) + math.exp(-4) + math.exp(1)) for power in (9, -4, 1)]
-    expected = [weights[0] * 3 - weights[1] * 2 + weights[2], weights[0] * 7 - weights[2] * 5]
-    assert found[0].tolist() == pytest.approx(expected, rel=1e-5)
 
 
 def item_tower(**item: object) -> ItemTower:

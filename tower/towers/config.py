@@ -99,11 +99,6 @@ class TowerConfig(Settings):
                 f"{user.kind!r} has one vector a user; set user.kind = 'pooled' or 'transformer', or "
                 "user.interests = 1"
             )
-        if user.interest_power is not None and user.interests == 1:
-            raise ValueError(
-                f"user.interest_power = {user.interest_power:g} weighs the interests of a user, and "
-                "user.interests = 1; set user.interests = 2 or more, or leave user.interest_power out"
-            )
         if self.scoring.pairs and (user.interests > 1 or user.context == "none"):
             reason = (
                 f"user.interests = {user.interests} gives several"

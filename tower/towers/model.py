@@ -230,7 +230,7 @@ class TwoTowers(nn.Module):
             return users if groups is None else gather_rows(users, groups)
         if groups is not None:
             users = gather_rows(users.flatten(1), groups).view(-1, *users.shape[1:])
-        return fitting_vectors(users, targets, self.config.scoring, self.config.user.interest_power)
+        return fitting_vectors(users, targets, self.config.scoring)
 
 
 def in_chunks(compute: Callable[[Tensor], Tensor], rows: Tensor, size: int) -> Tensor:
@@ -294,21 +294,13 @@ def served_scores(users: Tensor, items: Tensor, scoring: ScoringConfig) -> Tenso
     return signed_or_absolute((users / scoring.temperature) @ items.T, scoring)
 
 
-def fitting_vectors(
-    interests: Tensor, items: Tensor, scoring: ScoringConfig, power: float | None = None
-) -> Tensor:
+def fitting_vectors(interests: Tensor, items: Tensor, scoring: ScoringConfig) -> Tensor:
     """The vector [B, D] of `interests` [B, I, D] that trains each example, by the target of `items` [B, D].
 
-    Without a power it is the interest with the highest score s_i of the target, which alone gets a gradient
-    (Cen et al. 2020, section 3.2). With a power p it is the mean of all under the weights softmax(s_i^p), the
-    label-aware attention of Li et al. 2019; the power of a negative score keeps its sign.
+    It is the interest with the highest score of the target, which alone gets a gradient (Cen et al. 2020,
+    section 3.2).
     """
-    scores = paired_scores(interests, items.unsqueeze(1), scoring)
-    if power is None:
-        return step_at(interests, scores.argmax(dim=1))
-    weights = (scores.sign() * scores.abs() ** power).softmax(dim=1)
-    mixed: Tensor = torch.einsum("bi,bid->bd", weights, interests)
-    return mixed
+    return step_at(interests, paired_scores(interests, items.unsqueeze(1), scoring).argmax(dim=1))
 
 
 def best_scores(scores: Tensor) -> Tensor:

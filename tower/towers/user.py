@@ -25,8 +25,8 @@ from a start that many examples share, so that one pass serves all of them; all 
 whole set; or none, for queries."""
 # In these contexts a history is a set, whose first event is a target like any other.
 SETS = ("leave_one_out", "full_set")
-# A request makes a search for each interest. Scores of up to 60,000 to this power fit into float32.
-MOST_INTERESTS, LARGEST_POWER = 32, 8.0
+# A request makes a search for each interest.
+MOST_INTERESTS = 32
 
 
 class UserTowerSettings(Settings):
@@ -34,8 +34,7 @@ class UserTowerSettings(Settings):
 
     `history_length` is the number of newest items that the tower reads. `kinds` weighs each of them by the
     kind of its event, where the data has several kinds (`tower.towers.model.KindLayer`). With `interests` = I
-    above 1 a user has I vectors, and an item the best of its I scores; `interest_power` is how training
-    weighs them (`tower.towers.model.fitting_vectors`).
+    above 1 a user has I vectors, and an item the best of its I scores.
     `context_features` names the prepared columns of contexts that change a vector
     (`tower.towers.context.ContextLayer`); `"all"` is all of them.
     """
@@ -48,7 +47,8 @@ class UserTowerSettings(Settings):
     dropout: Rate = 0.1
     kinds: bool = True
     interests: Annotated[int, Field(strict=True, ge=1, le=MOST_INTERESTS)] = 1
-    interest_power: Annotated[float, Field(ge=1.0, le=LARGEST_POWER)] | None = None
+    # A setting of 0.2.0, which its runs and bundles name: read where it had no effect, and not written.
+    interest_power: Annotated[None, Field(exclude=True)] = None
 
     @property
     def context(self) -> Context:
