@@ -12,14 +12,13 @@ import numpy as np
 
 from turret.data.vocabulary import Id
 from turret.service.answer_log.entries import ShownItems
-from turret.service.errors import RequestError
 from turret.service.observing.quality import AnswerRecord
 from turret.service.overlay.fresh import FreshItems
 from turret.service.ranking.answers import Answer, answer_of, record_of
 from turret.service.ranking.explaining import explain, without_each
 from turret.service.ranking.exploring import explore
 from turret.service.ranking.item_view import ItemView
-from turret.service.ranking.query import Query, at_position
+from turret.service.ranking.query import Query
 from turret.service.ranking.resolving import encode, resolve
 from turret.service.ranking.searching import rank
 from turret.service.versions.holder import LoadedModel
@@ -93,12 +92,7 @@ def recommend(
     """
     stages, view = {} if stages is None else stages, ItemView(model.bundle, fresh)
     begun = perf_counter()
-    for position, query in enumerate(queries):
-        try:
-            resolve(query, view)
-        except RequestError as error:
-            error.position = position
-            raise
+    resolve(queries, view)
     resolved = perf_counter()
     encode(queries, model, view)
     encoded = perf_counter()
@@ -138,9 +132,7 @@ def vectors_of(
 ) -> Answer:
     """The vectors of items and queries, and the rule that makes a score of them; raises as `recommend`."""
     view, scoring = ItemView(model.bundle, fresh), model.bundle.manifest.scoring
-    for position, query in enumerate(queries):
-        with at_position(position):
-            resolve(query, view)
+    resolve(queries, view)
     encode(queries, model, view)
     rows = [fresh.row(item) for item in items]
     known = view.vectors(np.array([row for row in rows if row is not None], dtype=np.int64))

@@ -62,7 +62,7 @@ def resolved(request: RecommendRequest, rules: RuleSet, bundle: Bundle, fresh: F
     query = Query(request, (), None, 0, 0)
     try:
         add_rules(query, rules)
-        resolve(query, ItemView(bundle, fresh))
+        resolve([query], ItemView(bundle, fresh))
     except RequestError as error:
         raise refused(error) from None
     return query

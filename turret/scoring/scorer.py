@@ -14,7 +14,7 @@ from turret.scoring.shared_search import Answers, Encoded, Pairs, SharedSearch, 
 from turret.service.errors import RequestError
 from turret.service.overlay.fresh import FreshItems
 from turret.service.ranking.item_view import ItemView
-from turret.service.ranking.query import Query, at_position
+from turret.service.ranking.query import Query
 from turret.service.ranking.resolving import encode, resolve
 from turret.service.ranking.searching import rank
 from turret.service.versions.holder import LoadedModel
@@ -56,9 +56,7 @@ class QueryBlock(NamedTuple):
 
     def encoded(self, scorer: "Scorer") -> Encoded:
         """Resolve and encode the queries by the stages of the service."""
-        for position, query in enumerate(self.queries):
-            with at_position(position):
-                resolve(query, scorer.view)
+        resolve(self.queries, scorer.view)
         encode(self.queries, scorer.model, scorer.view)
         places = [place for place, query in enumerate(self.queries) if query.vector is not None]
         vectors = np.zeros((len(places), *scorer.model.bundle.encoder.shape), np.float32)
