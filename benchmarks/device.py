@@ -65,7 +65,11 @@ def peak(device: str) -> float:
 def measured(name: str, prepared: Path, work: Path, device: str, seconds: float) -> dict[str, Any]:
     """The figures of one row."""
     experiment, changes, _ = ROWS[name]
-    trainer = trainer_of(PreparedData.open(prepared), work / "run", experiment, changes, device)
+    data = PreparedData.open(prepared)
+    trainer = trainer_of(data, work / "run", experiment, changes, device)
+    sampler = trainer.objective.sampler
+    if sampler and sampler.holds_vectors:
+        sampler.refresh(trainer.model.current_vectors(torch.arange(len(data.item_ids), device=device)))
     batches = endless(trainer) if device == "cpu" else prefetched(endless(trainer), trainer.device)
     take_steps = steps_of(trainer, batches)
     take_steps(2)  # to warm up
