@@ -117,7 +117,7 @@ _CONTEXT: dict[str, Callable[[], Row]] = {
         "quality_sets": SETS.values(),
         "seeds_of": kept,
         "timed_sets": TIMED.values(),
-        "ablated": {name: ablated.settings for name, ablated in ABLATED.items()},
+        "ablated": {row["set"]: ABLATED[row["set"]].settings for row in result("ablation")["rows"]},
     },
     "scale.md": _scale,
     "vector_index.md": lambda: {"fastest_calls": fastest_calls, "index_sets": INDEX_TITLES},
